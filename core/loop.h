@@ -1,0 +1,128 @@
+/*
+ * The inside of a loop: libev, timers, ready queue, flush list, posts.
+ *
+ * One turn: libev calls the watchers; each may queue steps (pk_loop_ready) and mark its connection
+ * for writing (pk_loop_flush_later). A connection that was read drains and writes itself before its
+ * watcher returns; what other events have caused is drained and written by the after-turn hook,
+ * before the loop blocks again. The only file besides loop.c that may name libev is this one.
+ */
+#ifndef PEKOE_CORE_LOOP_H
+#define PEKOE_CORE_LOOP_H
+
+#include <pekoe/loop.h>
+
+#include "core/buffer.h"
+#include "core/scope.h"
+
+#include <ev.h>
+
+#include <pthread.h>
+
+typedef struct pk_timer {
+    uint64_t due; /* nanoseconds of pk_loop_now */
+    size_t place; /* in the loop's heap, 1-based; 0 while it is not armed */
+    void (*fire)(struct pk_timer *timer);
+} pk_timer;
+
+/* A file descriptor that is watched. Embedded; `ev` is libev's part. */
+typedef struct pk_watch {
+    ev_io ev;
+    pk_loop *loop;
+    void (*on_event)(struct pk_watch *watch, bool readable, bool writable);
+} pk_watch;
+
+/* Something with output to write at the end of the turn. Embedded in a connection. */
+typedef struct pk_flush {
+    struct pk_flush *next;
+    bool queued;
+    void (*flush)(struct pk_flush *flush);
+} pk_flush;
+
+struct pk_post;
+struct pk_offload_pool;
+
+struct pk_loop {
+    pk_memory memory;
+    pk_buffer_pool buffers;
+    pk_scope scope; /* lives as long as the loop */
+
+    pk_ready *ready_first;
+    pk_ready **ready_last; /* where the next entry is hung */
+    pk_flush *flush_first;
+    pk_flush **flush_last;
+
+    pk_timer **timers; /* a 4-ary heap by due; place 0 is unused */
+    size_t timer_count, timer_capacity;
+    uint64_t clock_offset; /* nanoseconds that a fake clock has advanced by */
+    bool clock_frozen;     /* fake clock: time stands still at clock_offset */
+
+    struct ev_loop *ev;
+    bool owns_ev;
+    ev_timer ev_timer;     /* armed for the earliest pk_timer */
+    uint64_t ev_timer_due; /* what it is armed for; 0 when it is not */
+    ev_prepare ev_prepare; /* the after-turn hook */
+    ev_async ev_async;     /* wakes the loop for posts */
+
+    pthread_t thread;
+    pthread_mutex_t post_lock; /* guards the three below */
+    struct pk_post *posts;
+    struct pk_post **posts_last;
+    bool closing;
+
+    struct pk_offload_pool *offload; /* owned by future/offload.c; made at first use */
+    void (*offload_free)(struct pk_offload_pool *pool);
+    unsigned offload_threads;
+
+    pk_log_fn *log;
+    void *log_context;
+    pk_log_level log_level;
+};
+
+/* ---- Ready queue and flush list ---- */
+
+static inline void pk_loop_ready(pk_loop *loop, pk_ready *entry)
+{
+    entry->next = NULL;
+    *loop->ready_last = entry;
+    loop->ready_last = &entry->next;
+}
+
+/* Runs queued entries, and those they queue, until none is left. Does nothing when re-entered. */
+void pk_loop_drain(pk_loop *loop);
+
+/* Has flush->flush called before the loop blocks; once per turn however often it is asked. */
+void pk_loop_flush_later(pk_loop *loop, pk_flush *flush);
+
+/* Takes an entry off the flush list: before its owner is freed. */
+void pk_loop_flush_forget(pk_loop *loop, pk_flush *flush);
+
+/* ---- Timers ---- */
+
+/* Fires once, `nanoseconds` of real time from now. Restarts one that is armed. PK_ERR_NOMEM. */
+PK_NODISCARD int pk_timer_start(pk_loop *loop, pk_timer *timer, uint64_t nanoseconds);
+
+/* The same, at an absolute time of pk_loop_now. */
+PK_NODISCARD int pk_timer_start_at(pk_loop *loop, pk_timer *timer, uint64_t due);
+
+/* Does nothing to a timer that is not armed. */
+void pk_timer_stop(pk_loop *loop, pk_timer *timer);
+
+/* ---- File descriptors ---- */
+
+void pk_watch_init(pk_watch *watch, pk_loop *loop, int fd,
+                   void (*on_event)(pk_watch *watch, bool readable, bool writable));
+/* Changes what is watched; neither stops watching. */
+void pk_watch_set(pk_watch *watch, bool readable, bool writable);
+
+/* ---- Log ---- */
+
+void pk_log(pk_loop *loop, pk_log_level level, const char *format, ...) PK_PRINTF(3, 4);
+
+/* Debug builds: the calling thread owns the loop. */
+#ifdef NDEBUG
+#define pk_assert_owner(loop) ((void) 0)
+#else
+void pk_assert_owner(const pk_loop *loop);
+#endif
+
+#endif

@@ -1,0 +1,58 @@
+/*
+ * The loop's memory: the allocator, and the blocks that are kept for arenas.
+ *
+ * A pk_memory belongs to one loop and is used on its thread only. Everything that pekoe allocates
+ * for a call, a stream or a connection comes from here, so that the steady state is served from
+ * kept blocks and calls no malloc. nghttp2 and zlib are handed the same functions.
+ */
+#ifndef PEKOE_CORE_MEMORY_H
+#define PEKOE_CORE_MEMORY_H
+
+#include <pekoe/base.h>
+
+/* Sizes are rounded up to powers of two; what is freed is kept per class up to these bounds. */
+#define PK_MEMORY_CLASSES 17           /* 16 bytes to 1 MiB */
+#define PK_MEMORY_LARGEST (16u << 16)  /* 1 MiB: above it the allocator is called directly */
+#define PK_MEMORY_KEPT_MAX (32u << 20) /* bytes that all classes together may keep */
+#define PK_MEMORY_SCRATCH (16u << 20)  /* bytes of scratch for allocations that failed */
+
+struct pk_memory_free {
+    struct pk_memory_free *next;
+};
+
+typedef struct pk_memory {
+    struct pk_memory_free *kept[PK_MEMORY_CLASSES];
+    size_t kept_bytes;
+    size_t live_blocks; /* handed out and not given back: a test sees leaks here */
+    pk_allocator allocator;
+    uint8_t *scratch; /* see pk_memory_scratch */
+} pk_memory;
+
+/* `allocator` NULL means realloc and free. Fails with PK_ERR_NOMEM. */
+PK_NODISCARD int pk_memory_init(pk_memory *memory, const pk_allocator *allocator);
+
+/* Gives every kept block back to the allocator. All that was handed out must be back. */
+void pk_memory_done(pk_memory *memory);
+
+/* At least `size` bytes, 16-byte aligned, contents undefined; NULL when memory runs out. */
+void *pk_memory_get(pk_memory *memory, size_t size);
+
+/* Gives back a block of pk_memory_get; `size` is the size that was asked for then. */
+void pk_memory_put(pk_memory *memory, void *block, size_t size);
+
+/* The usable size of a block that was asked for with `size`. */
+size_t pk_memory_usable(size_t size);
+
+/*
+ * Zeroed bytes for a caller that cannot handle failure: all such callers on one loop share them,
+ * so their contents mean nothing. NULL only above PK_MEMORY_SCRATCH.
+ */
+void *pk_memory_scratch(pk_memory *memory, size_t size);
+
+/* The same memory behind the interfaces of malloc, calloc, realloc and free (for nghttp2, zlib). */
+void *pk_memory_malloc(size_t size, void *memory);
+void *pk_memory_calloc(size_t count, size_t size, void *memory);
+void *pk_memory_realloc(void *block, size_t size, void *memory);
+void pk_memory_free(void *block, void *memory);
+
+#endif

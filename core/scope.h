@@ -1,0 +1,81 @@
+/*
+ * A scope: an arena and the list of what is pending in it. Calls, readers and the loop own one.
+ *
+ * Futures and promises hang on a scope and know nothing of calls. Cancelling a scope is the one way
+ * in which work ends early: each pending entry is settled with a status, and its queued steps run
+ * with that status. The scope sees its loop through a table of two functions, so that it can be
+ * tested without one.
+ */
+#ifndef PEKOE_CORE_SCOPE_H
+#define PEKOE_CORE_SCOPE_H
+
+#include <pekoe/future.h>
+
+#include "core/arena.h"
+
+/* One entry of the loop's ready queue; embedded in what it runs. */
+typedef struct pk_ready {
+    struct pk_ready *next;
+    void (*run)(struct pk_ready *ready);
+    pk_scope *scope; /* becomes current while it runs */
+} pk_ready;
+
+typedef struct pk_scope_host {
+    /* Appends to the ready queue, which is drained in order before the turn's write. */
+    void (*ready)(void *loop, pk_ready *entry);
+    /* The loop's memory, for what must outlive the scope's arena. */
+    pk_memory *(*memory)(void *loop);
+} pk_scope_host;
+
+/* What is pending in a scope; embedded in a promise. */
+typedef struct pk_pending {
+    struct pk_pending *next, *previous; /* in the scope's ring */
+    void (*cancel)(struct pk_pending *pending, const pk_status *status);
+} pk_pending;
+
+struct pk_scope {
+    pk_arena arena;
+    pk_pending pending; /* head of the ring */
+    const pk_scope_host *host;
+    void *loop;                 /* what the host's functions take: a pk_loop */
+    const pk_status *cancelled; /* set once the scope was cancelled; new promises fail with it */
+    unsigned pins;              /* worker threads, queued steps that still need the memory */
+    bool ended;                 /* pk_scope_end was called */
+    void (*on_released)(pk_scope *scope); /* runs once ended with no pins left */
+};
+
+/* What runs right now on this thread. */
+struct pk_current {
+    pk_scope *scope; /* borrowed; NULL outside of any loop */
+    unsigned depth;  /* nested inline steps */
+};
+extern __thread struct pk_current pk_current;
+
+#define PK_INLINE_DEPTH_MAX 32u
+
+void pk_scope_init(pk_scope *scope, pk_memory *memory, const pk_scope_host *host, void *loop,
+                   size_t first_block);
+
+void pk_scope_add(pk_scope *scope, pk_pending *pending);
+void pk_scope_remove(pk_pending *pending);
+
+/*
+ * Settles all that is pending with `status` (borrowed until the scope has ended). What becomes
+ * pending afterwards fails with it at once. A second call does nothing.
+ */
+void pk_scope_cancel(pk_scope *scope, const pk_status *status);
+
+static inline void pk_scope_pin(pk_scope *scope)
+{
+    scope->pins++;
+}
+void pk_scope_unpin(pk_scope *scope);
+
+/*
+ * The owner is through with the scope: cancels what is left (status CANCELLED) and calls
+ * `on_released` as soon as no pin is left, perhaps before it returns. That function gives the
+ * arena back with pk_arena_done.
+ */
+void pk_scope_end(pk_scope *scope, void (*on_released)(pk_scope *scope));
+
+#endif
