@@ -12,6 +12,8 @@
 
 #include "core/memory.h"
 
+#include <stdarg.h>
+
 #define PK_ARENA_ALIGNMENT 16u
 
 struct pk_arena_block {
@@ -63,5 +65,6 @@ char *pk_arena_copy(pk_arena *arena, const void *bytes, size_t length);
 
 /* A printed string that ends in NUL. */
 char *pk_arena_printf(pk_arena *arena, const char *format, ...) PK_PRINTF(2, 3);
+char *pk_arena_vprintf(pk_arena *arena, const char *format, va_list arguments) PK_PRINTF(2, 0);
 
 #endif

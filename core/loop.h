@@ -38,14 +38,32 @@ typedef struct pk_flush {
     void (*flush)(struct pk_flush *flush);
 } pk_flush;
 
-struct pk_post;
+/* Work that another thread hands to the loop. Embedded in what it finishes. */
+typedef struct pk_post {
+    struct pk_post *next;
+    void (*run)(struct pk_post *post); /* on the loop's thread */
+} pk_post;
+
 struct pk_offload_pool;
+
+/* What upper folders keep once per loop; each has its place and is freed with the loop. */
+typedef enum pk_loop_part {
+    PK_LOOP_MARSHALLING, /* compressor streams */
+    PK_LOOP_CALLS,       /* free call objects */
+    PK_LOOP_PARTS,       /* how many there are */
+} pk_loop_part;
 
 struct pk_loop {
     pk_memory memory;
     pk_buffer_pool buffers;
     pk_scope scope; /* lives as long as the loop */
 
+    struct {
+        void *part;
+        void (*free)(void *part);
+    } parts[PK_LOOP_PARTS];
+
+    bool draining; /* pk_loop_drain is on the stack */
     pk_ready *ready_first;
     pk_ready **ready_last; /* where the next entry is hung */
     pk_flush *flush_first;
@@ -65,8 +83,8 @@ struct pk_loop {
 
     pthread_t thread;
     pthread_mutex_t post_lock; /* guards the three below */
-    struct pk_post *posts;
-    struct pk_post **posts_last;
+    pk_post *posts;
+    pk_post **posts_last;
     bool closing;
 
     struct pk_offload_pool *offload; /* owned by future/offload.c; made at first use */
@@ -76,7 +94,11 @@ struct pk_loop {
     pk_log_fn *log;
     void *log_context;
     pk_log_level log_level;
+    pk_allocator own_allocator; /* of this struct; resize NULL: malloc */
 };
+
+/* How a scope sees a pk_loop. */
+extern const pk_scope_host pk_loop_host;
 
 /* ---- Ready queue and flush list ---- */
 
@@ -96,6 +118,15 @@ void pk_loop_flush_later(pk_loop *loop, pk_flush *flush);
 /* Takes an entry off the flush list: before its owner is freed. */
 void pk_loop_flush_forget(pk_loop *loop, pk_flush *flush);
 
+/* Drains and flushes until nothing is left: the after-turn hook, and what tests call. */
+void pk_loop_end_turn(pk_loop *loop);
+
+/* Waits for one event or timer, handles it, ends the turn. */
+void pk_loop_turn(pk_loop *loop);
+
+/* pk_loop_post without an allocation: the entry belongs to the loop until it runs. */
+PK_NODISCARD int pk_loop_post_entry(pk_loop *loop, pk_post *post);
+
 /* ---- Timers ---- */
 
 /* Fires once, `nanoseconds` of real time from now. Restarts one that is armed. PK_ERR_NOMEM. */
@@ -106,6 +137,9 @@ PK_NODISCARD int pk_timer_start_at(pk_loop *loop, pk_timer *timer, uint64_t due)
 
 /* Does nothing to a timer that is not armed. */
 void pk_timer_stop(pk_loop *loop, pk_timer *timer);
+
+/* Fires what is due by pk_loop_now: after a fake clock was moved. */
+void pk_loop_fire_timers(pk_loop *loop);
 
 /* ---- File descriptors ---- */
 

@@ -39,9 +39,8 @@ struct pk_scope {
     const pk_scope_host *host;
     void *loop;                 /* what the host's functions take: a pk_loop */
     const pk_status *cancelled; /* set once the scope was cancelled; new promises fail with it */
-    unsigned pins;              /* worker threads, queued steps that still need the memory */
-    bool ended;                 /* pk_scope_end was called */
-    void (*on_released)(pk_scope *scope); /* runs once ended with no pins left */
+    unsigned pins;              /* who still needs the memory: live promises, worker threads */
+    void (*on_released)(pk_scope *scope); /* runs once, when no pin is left; see release and end */
 };
 
 /* What runs right now on this thread. */
@@ -72,10 +71,12 @@ static inline void pk_scope_pin(pk_scope *scope)
 void pk_scope_unpin(pk_scope *scope);
 
 /*
- * The owner is through with the scope: cancels what is left (status CANCELLED) and calls
- * `on_released` as soon as no pin is left, perhaps before it returns. That function gives the
- * arena back with pk_arena_done.
+ * The owner is through with the scope: on_released runs as soon as no pin is left, perhaps before
+ * this returns. It gives the arena back with pk_arena_done; nothing may touch the scope after it.
  */
+void pk_scope_release(pk_scope *scope, void (*on_released)(pk_scope *scope));
+
+/* The same, after cancelling what is left (status CANCELLED). */
 void pk_scope_end(pk_scope *scope, void (*on_released)(pk_scope *scope));
 
 #endif

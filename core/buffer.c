@@ -1,0 +1,155 @@
+/* Pooled byte buffers: see buffer.h. */
+#include "core/buffer.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define KEPT_BYTES_MAX (32u << 20) /* capacity that a pool keeps, all buffers together */
+
+void pk_buffer_pool_init(pk_buffer_pool *pool, pk_memory *memory)
+{
+    *pool = (pk_buffer_pool){.memory = memory};
+}
+
+static void free_buffer(pk_buffer_pool *pool, pk_buffer *buffer)
+{
+    pk_memory_put(pool->memory, buffer->memory, buffer->capacity);
+    pk_memory_put(pool->memory, buffer, sizeof *buffer);
+}
+
+void pk_buffer_pool_done(pk_buffer_pool *pool)
+{
+    assert(pool->lent == 0);
+    while (pool->kept) {
+        pk_buffer *buffer = pool->kept;
+        pool->kept = buffer->next;
+        free_buffer(pool, buffer);
+    }
+    pool->kept_bytes = 0;
+}
+
+pk_buffer *pk_buffer_get(pk_buffer_pool *pool)
+{
+    pk_buffer *buffer = pool->kept;
+    if (PK_LIKELY(buffer != NULL)) {
+        pool->kept = buffer->next;
+        pool->kept_bytes -= buffer->capacity;
+    } else {
+        buffer = pk_memory_get(pool->memory, sizeof *buffer);
+        if (!buffer)
+            return NULL;
+        uint8_t *memory = pk_memory_get(pool->memory, PK_BUFFER_FIRST);
+        if (!memory) {
+            pk_memory_put(pool->memory, buffer, sizeof *buffer);
+            return NULL;
+        }
+        *buffer = (pk_buffer){.memory = memory, .capacity = PK_BUFFER_FIRST, .pool = pool};
+    }
+    pool->lent++;
+    buffer->next = NULL;
+    buffer->references = 1;
+    pk_buffer_rewind_for_prepend(buffer);
+    return buffer;
+}
+
+pk_buffer *pk_buffer_unref(pk_buffer *buffer)
+{
+    if (!buffer || --buffer->references > 0)
+        return NULL;
+    pk_buffer_pool *pool = buffer->pool;
+    pool->lent--;
+    if (PK_UNLIKELY(buffer->capacity > PK_BUFFER_KEPT_MAX ||
+                    pool->kept_bytes + buffer->capacity > KEPT_BYTES_MAX)) {
+        free_buffer(pool, buffer);
+        return NULL;
+    }
+    pool->kept_bytes += buffer->capacity;
+    buffer->next = pool->kept;
+    pool->kept = buffer;
+    return NULL;
+}
+
+/* Larger memory of at least `needed` bytes; the caller moves the contents and frees the old. */
+static uint8_t *larger_memory(const pk_buffer *buffer, size_t needed, size_t *ret_capacity)
+{
+    size_t capacity = 2 * buffer->capacity;
+    if (capacity < needed)
+        capacity = needed;
+    capacity = pk_memory_usable(capacity);
+    uint8_t *memory = pk_memory_get(buffer->pool->memory, capacity);
+    if (memory)
+        *ret_capacity = capacity;
+    return memory;
+}
+
+int pk_buffer_room_before(pk_buffer *buffer, size_t size)
+{
+    size_t front = (size_t) (buffer->start - buffer->memory);
+    if (PK_LIKELY(size <= front))
+        return 0;
+    size_t length = pk_buffer_length(buffer), capacity, needed;
+    size_t behind = (size_t) (buffer->memory + buffer->capacity - buffer->end);
+    if (__builtin_add_overflow(size, length + behind, &needed) || needed > SIZE_MAX / 4)
+        return PK_ERR_NOMEM;
+    uint8_t *memory = larger_memory(buffer, needed, &capacity);
+    if (!memory)
+        return PK_ERR_NOMEM;
+    uint8_t *end = memory + capacity - behind;
+    if (length > 0)
+        memcpy(end - length, buffer->start, length);
+    pk_memory_put(buffer->pool->memory, buffer->memory, buffer->capacity);
+    buffer->memory = memory;
+    buffer->capacity = capacity;
+    buffer->start = end - length;
+    buffer->end = end;
+    return 0;
+}
+
+int pk_buffer_room_after(pk_buffer *buffer, size_t size)
+{
+    size_t behind = (size_t) (buffer->memory + buffer->capacity - buffer->end);
+    if (PK_LIKELY(size <= behind))
+        return 0;
+    size_t length = pk_buffer_length(buffer), capacity, needed;
+    size_t front = (size_t) (buffer->start - buffer->memory);
+    if (length == 0)
+        front = front < 64 ? front : 0; /* an empty buffer may stand at its end */
+    if (__builtin_add_overflow(size, length + front, &needed) || needed > SIZE_MAX / 4)
+        return PK_ERR_NOMEM;
+    uint8_t *memory = buffer->memory;
+    if (needed > buffer->capacity) {
+        memory = larger_memory(buffer, needed, &capacity);
+        if (!memory)
+            return PK_ERR_NOMEM;
+        if (length > 0)
+            memcpy(memory + front, buffer->start, length);
+        pk_memory_put(buffer->pool->memory, buffer->memory, buffer->capacity);
+        buffer->memory = memory;
+        buffer->capacity = capacity;
+    }
+    buffer->start = memory + front;
+    buffer->end = buffer->start + length;
+    return 0;
+}
+
+int pk_buffer_prepend(pk_buffer *buffer, const void *bytes, size_t length)
+{
+    int r = pk_buffer_room_before(buffer, length);
+    if (r < 0)
+        return r;
+    buffer->start -= length;
+    if (length > 0)
+        memcpy(buffer->start, bytes, length);
+    return 0;
+}
+
+int pk_buffer_append(pk_buffer *buffer, const void *bytes, size_t length)
+{
+    int r = pk_buffer_room_after(buffer, length);
+    if (r < 0)
+        return r;
+    if (length > 0)
+        memcpy(buffer->end, bytes, length);
+    buffer->end += length;
+    return 0;
+}

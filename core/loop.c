@@ -1,0 +1,491 @@
+/* The loop on libev: turns, timers, posts: see loop.h. */
+#include "core/loop.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define NANOSECONDS 1000000000u
+
+/* Later opts structs may be longer; an older caller's is shorter. Both are read up to `size`. */
+static pk_loop_opts read_opts(const pk_loop_opts *opts)
+{
+    pk_loop_opts copy = {.size = sizeof copy};
+    if (opts)
+        memcpy(&copy, opts, opts->size < sizeof copy ? opts->size : sizeof copy);
+    return copy;
+}
+
+/* ---- The scope's view of the loop ---- */
+
+static void host_ready(void *loop, pk_ready *entry)
+{
+    pk_loop_ready(loop, entry);
+}
+
+static pk_memory *host_memory(void *loop)
+{
+    return &((pk_loop *) loop)->memory;
+}
+
+const pk_scope_host pk_loop_host = {.ready = host_ready, .memory = host_memory};
+
+/* ---- Turns ---- */
+
+void pk_loop_drain(pk_loop *loop)
+{
+    if (loop->draining)
+        return;
+    loop->draining = true;
+    struct pk_current outer = pk_current;
+    while (loop->ready_first) {
+        pk_ready *entry = loop->ready_first;
+        loop->ready_first = entry->next;
+        if (!loop->ready_first)
+            loop->ready_last = &loop->ready_first;
+        pk_current = (struct pk_current){.scope = entry->scope};
+        entry->run(entry);
+    }
+    pk_current = outer;
+    loop->draining = false;
+}
+
+void pk_loop_flush_later(pk_loop *loop, pk_flush *flush)
+{
+    if (flush->queued)
+        return;
+    flush->queued = true;
+    flush->next = NULL;
+    *loop->flush_last = flush;
+    loop->flush_last = &flush->next;
+}
+
+void pk_loop_flush_forget(pk_loop *loop, pk_flush *flush)
+{
+    if (!flush->queued)
+        return;
+    flush->queued = false;
+    for (pk_flush **place = &loop->flush_first; *place; place = &(*place)->next) {
+        if (*place == flush) {
+            *place = flush->next;
+            if (loop->flush_last == &flush->next)
+                loop->flush_last = place;
+            return;
+        }
+    }
+}
+
+/* Drains and writes until both lists are empty: a write may end calls, whose steps may write. */
+void pk_loop_end_turn(pk_loop *loop)
+{
+    do {
+        pk_loop_drain(loop);
+        while (loop->flush_first) {
+            pk_flush *flush = loop->flush_first;
+            loop->flush_first = flush->next;
+            if (!loop->flush_first)
+                loop->flush_last = &loop->flush_first;
+            flush->queued = false;
+            flush->flush(flush);
+        }
+    } while (loop->ready_first);
+}
+
+static void on_prepare(struct ev_loop *ev, ev_prepare *watcher, int events)
+{
+    pk_loop_end_turn(watcher->data);
+}
+
+/* ---- Timers: a 4-ary heap over one libev timer ---- */
+
+static uint64_t clock_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t) now.tv_sec * NANOSECONDS + (uint64_t) now.tv_nsec;
+}
+
+uint64_t pk_loop_now(const pk_loop *loop)
+{
+    return loop->clock_frozen ? loop->clock_offset : clock_now();
+}
+
+static void heap_set(pk_loop *loop, size_t place, pk_timer *timer)
+{
+    loop->timers[place] = timer;
+    timer->place = place;
+}
+
+static void heap_up(pk_loop *loop, size_t place, pk_timer *timer)
+{
+    while (place > 1) {
+        size_t parent = (place + 2) / 4;
+        if (loop->timers[parent]->due <= timer->due)
+            break;
+        heap_set(loop, place, loop->timers[parent]);
+        place = parent;
+    }
+    heap_set(loop, place, timer);
+}
+
+static void heap_down(pk_loop *loop, size_t place, pk_timer *timer)
+{
+    for (;;) {
+        size_t first = 4 * place - 2, least = 0;
+        for (size_t child = first; child < first + 4 && child <= loop->timer_count; child++) {
+            if (!least || loop->timers[child]->due < loop->timers[least]->due)
+                least = child;
+        }
+        if (!least || timer->due <= loop->timers[least]->due)
+            break;
+        heap_set(loop, place, loop->timers[least]);
+        place = least;
+    }
+    heap_set(loop, place, timer);
+}
+
+/*
+ * Points the libev timer at the earliest due. It is left alone where it fires too early: then it
+ * finds nothing due and is set again, which is cheaper than moving it for each call's deadline.
+ */
+static void arm(pk_loop *loop)
+{
+    if (loop->timer_count == 0) {
+        /* A deadline that was met keeps no loop alive. */
+        if (loop->ev_timer_due) {
+            ev_timer_stop(loop->ev, &loop->ev_timer);
+            loop->ev_timer_due = 0;
+        }
+        return;
+    }
+    uint64_t due = loop->timers[1]->due;
+    if (loop->clock_frozen || (loop->ev_timer_due && loop->ev_timer_due <= due))
+        return;
+    uint64_t now = clock_now();
+    /* libev counts from its cached time, which lags when a handler has blocked: correct by that. */
+    double after = due > now ? (double) (due - now) / NANOSECONDS : 0;
+    double lag = ev_time() - ev_now(loop->ev);
+    ev_timer_stop(loop->ev, &loop->ev_timer);
+    ev_timer_set(&loop->ev_timer, after + (lag > 0 ? lag : 0), 0.);
+    ev_timer_start(loop->ev, &loop->ev_timer);
+    loop->ev_timer_due = due;
+}
+
+int pk_timer_start_at(pk_loop *loop, pk_timer *timer, uint64_t due)
+{
+    pk_timer_stop(loop, timer);
+    if (loop->timer_count + 1 >= loop->timer_capacity) {
+        size_t capacity = 2 * loop->timer_capacity;
+        pk_timer **timers = pk_memory_get(&loop->memory, capacity * sizeof *timers);
+        if (!timers)
+            return PK_ERR_NOMEM;
+        memcpy(timers, loop->timers, loop->timer_capacity * sizeof *timers);
+        pk_memory_put(&loop->memory, loop->timers, loop->timer_capacity * sizeof *timers);
+        loop->timers = timers;
+        loop->timer_capacity = capacity;
+    }
+    timer->due = due;
+    heap_up(loop, ++loop->timer_count, timer);
+    arm(loop);
+    return 0;
+}
+
+int pk_timer_start(pk_loop *loop, pk_timer *timer, uint64_t nanoseconds)
+{
+    uint64_t due;
+    if (__builtin_add_overflow(pk_loop_now(loop), nanoseconds, &due))
+        due = UINT64_MAX;
+    return pk_timer_start_at(loop, timer, due);
+}
+
+static void take_out(pk_loop *loop, pk_timer *timer)
+{
+    size_t place = timer->place;
+    timer->place = 0;
+    pk_timer *last = loop->timers[loop->timer_count--];
+    if (last == timer)
+        return;
+    if (place > 1 && loop->timers[(place + 2) / 4]->due > last->due)
+        heap_up(loop, place, last);
+    else
+        heap_down(loop, place, last);
+}
+
+void pk_timer_stop(pk_loop *loop, pk_timer *timer)
+{
+    if (timer->place == 0)
+        return;
+    take_out(loop, timer);
+    if (loop->timer_count == 0)
+        arm(loop);
+}
+
+void pk_loop_fire_timers(pk_loop *loop)
+{
+    uint64_t now = pk_loop_now(loop);
+    while (loop->timer_count > 0 && loop->timers[1]->due <= now) {
+        pk_timer *timer = loop->timers[1];
+        take_out(loop, timer);
+        timer->fire(timer);
+    }
+    arm(loop);
+}
+
+static void on_ev_timer(struct ev_loop *ev, ev_timer *watcher, int events)
+{
+    pk_loop *loop = watcher->data;
+    loop->ev_timer_due = 0;
+    pk_loop_fire_timers(loop);
+}
+
+/* ---- File descriptors ---- */
+
+static void on_ev_io(struct ev_loop *ev, ev_io *watcher, int events)
+{
+    pk_watch *watch = watcher->data;
+    watch->on_event(watch, (events & EV_READ) != 0, (events & EV_WRITE) != 0);
+}
+
+void pk_watch_init(pk_watch *watch, pk_loop *loop, int fd,
+                   void (*on_event)(pk_watch *watch, bool readable, bool writable))
+{
+    watch->loop = loop;
+    watch->on_event = on_event;
+    ev_io_init(&watch->ev, on_ev_io, fd, 0);
+    watch->ev.data = watch;
+}
+
+void pk_watch_set(pk_watch *watch, bool readable, bool writable)
+{
+    int events = (readable ? EV_READ : 0) | (writable ? EV_WRITE : 0);
+    if ((watch->ev.events & (EV_READ | EV_WRITE)) == events)
+        return;
+    ev_io_stop(watch->loop->ev, &watch->ev);
+    ev_io_set(&watch->ev, watch->ev.fd, events);
+    if (events)
+        ev_io_start(watch->loop->ev, &watch->ev);
+}
+
+/* ---- Posts from other threads ---- */
+
+struct plain_post { /* pk_loop_post's own; malloc'd, since any thread makes it */
+    pk_post post;
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+static void run_plain_post(pk_post *post)
+{
+    struct plain_post plain = *(struct plain_post *) post;
+    free(post);
+    plain.fn(plain.arg);
+}
+
+int pk_loop_post_entry(pk_loop *loop, pk_post *post)
+{
+    post->next = NULL;
+    pthread_mutex_lock(&loop->post_lock);
+    int r = loop->closing ? PK_ERR_CLOSED : 0;
+    if (r == 0) {
+        *loop->posts_last = post;
+        loop->posts_last = &post->next;
+        ev_async_send(loop->ev, &loop->ev_async);
+    }
+    pthread_mutex_unlock(&loop->post_lock);
+    return r;
+}
+
+int pk_loop_post(pk_loop *loop, void (*fn)(void *arg), void *arg)
+{
+    struct plain_post *plain = malloc(sizeof *plain);
+    if (!plain)
+        return PK_ERR_NOMEM;
+    *plain = (struct plain_post){.post.run = run_plain_post, .fn = fn, .arg = arg};
+    int r = pk_loop_post_entry(loop, &plain->post);
+    if (r < 0)
+        free(plain);
+    return r;
+}
+
+static void run_posts(pk_loop *loop)
+{
+    pthread_mutex_lock(&loop->post_lock);
+    pk_post *post = loop->posts;
+    loop->posts = NULL;
+    loop->posts_last = &loop->posts;
+    pthread_mutex_unlock(&loop->post_lock);
+    while (post) {
+        pk_post *next = post->next;
+        post->run(post);
+        post = next;
+    }
+}
+
+static void on_ev_async(struct ev_loop *ev, ev_async *watcher, int events)
+{
+    run_posts(watcher->data);
+}
+
+/* ---- Life of a loop ---- */
+
+static int start_watchers(pk_loop *loop)
+{
+    ev_init(&loop->ev_timer, on_ev_timer);
+    ev_prepare_init(&loop->ev_prepare, on_prepare);
+    ev_async_init(&loop->ev_async, on_ev_async);
+    loop->ev_timer.data = loop->ev_prepare.data = loop->ev_async.data = loop;
+    ev_async_start(loop->ev, &loop->ev_async);
+    ev_prepare_start(loop->ev, &loop->ev_prepare);
+    /* Neither keeps the program's ev_run going. */
+    ev_unref(loop->ev);
+    ev_unref(loop->ev);
+    return 0;
+}
+
+int pk_loop_new(pk_loop **ret_loop, const pk_loop_opts *opts_in)
+{
+    pk_loop_opts opts = read_opts(opts_in);
+    pk_allocator none = {0};
+    const pk_allocator *allocator = opts.allocator;
+    pk_loop *loop = allocator ? allocator->resize(allocator->context, NULL, sizeof *loop)
+                              : malloc(sizeof *loop);
+    if (!loop)
+        return PK_ERR_NOMEM;
+    *loop = (pk_loop){.log = opts.log,
+                      .log_context = opts.log_context,
+                      .log_level = opts.log_level,
+                      .offload_threads = opts.offload_threads ? opts.offload_threads : 4,
+                      .timer_capacity = 64,
+                      .thread = pthread_self(),
+                      .own_allocator = allocator ? *allocator : none};
+    loop->ready_last = &loop->ready_first;
+    loop->flush_last = &loop->flush_first;
+    loop->posts_last = &loop->posts;
+    pthread_mutex_init(&loop->post_lock, NULL);
+    int r = pk_memory_init(&loop->memory, allocator);
+    if (r == 0) {
+        loop->timers = pk_memory_get(&loop->memory, loop->timer_capacity * sizeof *loop->timers);
+        loop->ev = opts.ev ? opts.ev : ev_loop_new(EVFLAG_AUTO | EVFLAG_NOENV);
+        loop->owns_ev = !opts.ev;
+        r = !loop->timers ? PK_ERR_NOMEM : !loop->ev ? PK_ERR_SYSTEM : 0;
+    }
+    if (r < 0) {
+        if (loop->owns_ev && loop->ev)
+            ev_loop_destroy(loop->ev);
+        if (loop->memory.scratch) {
+            pk_memory_put(&loop->memory, loop->timers, loop->timer_capacity * sizeof *loop->timers);
+            pk_memory_done(&loop->memory);
+        }
+        pthread_mutex_destroy(&loop->post_lock);
+        if (allocator)
+            allocator->resize(allocator->context, loop, 0);
+        else
+            free(loop);
+        return r;
+    }
+    pk_buffer_pool_init(&loop->buffers, &loop->memory);
+    pk_scope_init(&loop->scope, &loop->memory, &pk_loop_host, loop, 0);
+    start_watchers(loop);
+    pk_current = (struct pk_current){.scope = &loop->scope};
+    *ret_loop = loop;
+    return 0;
+}
+
+static void loop_scope_released(pk_scope *scope)
+{
+    pk_arena_done(&scope->arena);
+}
+
+pk_loop *pk_loop_free(pk_loop *loop)
+{
+    if (!loop)
+        return NULL;
+    pk_assert_owner(loop);
+    /* Workers may still hold arguments: wait for them, then let their results be dropped. */
+    if (loop->offload_free)
+        loop->offload_free(loop->offload);
+    run_posts(loop);
+    pk_loop_end_turn(loop);
+    pthread_mutex_lock(&loop->post_lock);
+    loop->closing = true;
+    pthread_mutex_unlock(&loop->post_lock);
+    run_posts(loop);
+    pk_scope_end(&loop->scope, loop_scope_released);
+    pk_loop_end_turn(loop);
+    if (pk_current.scope == &loop->scope)
+        pk_current = (struct pk_current){0};
+    ev_timer_stop(loop->ev, &loop->ev_timer);
+    ev_ref(loop->ev);
+    ev_ref(loop->ev);
+    ev_prepare_stop(loop->ev, &loop->ev_prepare);
+    ev_async_stop(loop->ev, &loop->ev_async);
+    if (loop->owns_ev)
+        ev_loop_destroy(loop->ev);
+    for (size_t i = 0; i < PK_LOOP_PARTS; i++) {
+        if (loop->parts[i].part)
+            loop->parts[i].free(loop->parts[i].part);
+    }
+    pk_buffer_pool_done(&loop->buffers);
+    pk_memory_put(&loop->memory, loop->timers, loop->timer_capacity * sizeof *loop->timers);
+    pk_memory_done(&loop->memory);
+    pthread_mutex_destroy(&loop->post_lock);
+    pk_allocator allocator = loop->own_allocator;
+    if (allocator.resize)
+        allocator.resize(allocator.context, loop, 0);
+    else
+        free(loop);
+    return NULL;
+}
+
+struct ev_loop *pk_loop_ev(pk_loop *loop)
+{
+    return loop->ev;
+}
+
+pk_scope *pk_loop_scope(pk_loop *loop)
+{
+    return &loop->scope;
+}
+
+void pk_loop_run(pk_loop *loop)
+{
+    pk_assert_owner(loop);
+    ev_run(loop->ev, 0);
+    pk_loop_end_turn(loop);
+}
+
+void pk_loop_turn(pk_loop *loop)
+{
+    ev_run(loop->ev, EVRUN_ONCE);
+    pk_loop_end_turn(loop);
+}
+
+void pk_loop_stop(pk_loop *loop)
+{
+    ev_break(loop->ev, EVBREAK_ONE);
+}
+
+/* ---- Log and checks ---- */
+
+void pk_log(pk_loop *loop, pk_log_level level, const char *format, ...)
+{
+    if (!loop->log || level < loop->log_level)
+        return;
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    loop->log(loop->log_context, level, text);
+}
+
+#ifndef NDEBUG
+void pk_assert_owner(const pk_loop *loop)
+{
+    assert(pthread_equal(loop->thread, pthread_self()) && "used outside of the loop's thread");
+}
+#endif

@@ -1,0 +1,167 @@
+/* Power-of-two size classes over the program's allocator: see memory.h. */
+#include "core/memory.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* In front of a block that is given back without its size (pk_memory_free). 16 bytes on any ABI. */
+struct sized_block {
+    _Alignas(16) size_t size;
+};
+
+static void *resize_with_realloc(void *context, void *block, size_t size)
+{
+    if (size == 0) {
+        free(block);
+        return NULL;
+    }
+    return realloc(block, size);
+}
+
+/* The class of a size up to PK_MEMORY_LARGEST: class k holds blocks of 16 << k bytes. */
+static unsigned class_of(size_t size)
+{
+    if (size <= 16)
+        return 0;
+    return (unsigned) (8 * sizeof(unsigned long)) -
+           (unsigned) __builtin_clzl((unsigned long) (size - 1)) - 4;
+}
+
+size_t pk_memory_usable(size_t size)
+{
+    return size > PK_MEMORY_LARGEST ? size : (size_t) 16 << class_of(size);
+}
+
+int pk_memory_init(pk_memory *memory, const pk_allocator *allocator)
+{
+    *memory = (pk_memory){.allocator = {resize_with_realloc, NULL}};
+    if (allocator)
+        memory->allocator = *allocator;
+    /* Address space only: a page costs memory when an allocation has failed and it is touched. */
+    void *scratch = mmap(NULL, PK_MEMORY_SCRATCH, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (scratch == MAP_FAILED)
+        return PK_ERR_NOMEM;
+    memory->scratch = scratch;
+    return 0;
+}
+
+static void drop_kept(pk_memory *memory)
+{
+    for (unsigned i = 0; i < PK_MEMORY_CLASSES; i++) {
+        while (memory->kept[i]) {
+            struct pk_memory_free *block = memory->kept[i];
+            memory->kept[i] = block->next;
+            memory->allocator.resize(memory->allocator.context, block, 0);
+        }
+    }
+    memory->kept_bytes = 0;
+}
+
+void pk_memory_done(pk_memory *memory)
+{
+    drop_kept(memory);
+    munmap(memory->scratch, PK_MEMORY_SCRATCH);
+    memory->scratch = NULL;
+}
+
+/* The slow path of pk_memory_get: nothing of that class is kept. */
+static __attribute__((noinline)) void *allocate(pk_memory *memory, size_t bytes)
+{
+    void *block = memory->allocator.resize(memory->allocator.context, NULL, bytes);
+    if (!block && memory->kept_bytes > 0) {
+        /* What is kept in other classes may be what is missing. */
+        drop_kept(memory);
+        block = memory->allocator.resize(memory->allocator.context, NULL, bytes);
+    }
+    if (block)
+        memory->live_blocks++;
+    return block;
+}
+
+void *pk_memory_get(pk_memory *memory, size_t size)
+{
+    if (PK_UNLIKELY(size > PK_MEMORY_LARGEST))
+        return allocate(memory, size);
+    unsigned class = class_of(size);
+    struct pk_memory_free *block = memory->kept[class];
+    if (PK_UNLIKELY(!block))
+        return allocate(memory, (size_t) 16 << class);
+    memory->kept[class] = block->next;
+    memory->kept_bytes -= (size_t) 16 << class;
+    memory->live_blocks++;
+    return block;
+}
+
+void pk_memory_put(pk_memory *memory, void *block, size_t size)
+{
+    if (!block)
+        return;
+    assert(memory->live_blocks > 0);
+    memory->live_blocks--;
+    size_t bytes = pk_memory_usable(size);
+    if (PK_UNLIKELY(size > PK_MEMORY_LARGEST || memory->kept_bytes + bytes > PK_MEMORY_KEPT_MAX)) {
+        memory->allocator.resize(memory->allocator.context, block, 0);
+        return;
+    }
+    struct pk_memory_free *kept = block;
+    unsigned class = class_of(size);
+    kept->next = memory->kept[class];
+    memory->kept[class] = kept;
+    memory->kept_bytes += bytes;
+}
+
+void *pk_memory_scratch(pk_memory *memory, size_t size)
+{
+    return size > PK_MEMORY_SCRATCH ? NULL : memset(memory->scratch, 0, size);
+}
+
+void *pk_memory_malloc(size_t size, void *memory)
+{
+    if (size > SIZE_MAX - sizeof(struct sized_block))
+        return NULL;
+    struct sized_block *block = pk_memory_get(memory, sizeof *block + size);
+    if (!block)
+        return NULL;
+    block->size = size;
+    return block + 1;
+}
+
+void *pk_memory_calloc(size_t count, size_t size, void *memory)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes))
+        return NULL;
+    void *block = pk_memory_malloc(bytes, memory);
+    return block ? memset(block, 0, bytes) : NULL;
+}
+
+void *pk_memory_realloc(void *block, size_t size, void *memory)
+{
+    if (!block)
+        return pk_memory_malloc(size, memory);
+    struct sized_block *old = (struct sized_block *) block - 1;
+    if (size <= pk_memory_usable(sizeof *old + old->size) - sizeof *old) {
+        /* The class must stay the one that the recorded size gives. */
+        if (pk_memory_usable(sizeof *old + size) == pk_memory_usable(sizeof *old + old->size)) {
+            old->size = size;
+            return block;
+        }
+    }
+    void *fresh = pk_memory_malloc(size, memory);
+    if (!fresh)
+        return NULL;
+    memcpy(fresh, block, old->size < size ? old->size : size);
+    pk_memory_free(block, memory);
+    return fresh;
+}
+
+void pk_memory_free(void *block, void *memory)
+{
+    if (!block)
+        return;
+    struct sized_block *sized = (struct sized_block *) block - 1;
+    pk_memory_put(memory, sized, sizeof *sized + sized->size);
+}
