@@ -1,0 +1,49 @@
+#!/usr/bin/python3
+"""Starts a server, runs one outside client against it, ends it.
+
+usage: run.py CLIENT SERVER [SERVER'S ARGUMENT...]
+
+CLIENT is a .py or .mjs file of this folder. Its TAP is passed on, with one more test: the server
+ends gracefully when asked to.
+"""
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+from servers import Server
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+
+
+def client_command(client, address):
+    if client.suffix == '.py':
+        return [sys.executable, str(client), address]
+    return [shutil.which('node'), str(client), address,
+            str(ROOT / 'examples/greeter/helloworld.proto')]
+
+
+def main():
+    client = HERE / sys.argv[1]
+    if client.suffix == '.mjs' and not (shutil.which('node') and (ROOT / 'node_modules').is_dir()):
+        print('1..0 # SKIP node or node_modules is missing (./dev setup installs them)')
+        return 0
+    server = Server(sys.argv[2:])
+    run = subprocess.run(client_command(client, server.address), stdin=subprocess.DEVNULL,
+                         stdout=subprocess.PIPE, text=True, check=False)
+    code = server.stop()
+    plan = re.search(r'^1\.\.(\d+)$', run.stdout, re.MULTILINE)
+    tests = int(plan.group(1)) if plan else 0
+    print(re.sub(r'^1\.\.\d+\n', '', run.stdout, flags=re.MULTILINE), end='')
+    print(f'{"ok" if code == 0 else "not ok"} {tests + 1} - the server ends with 0 on SIGTERM')
+    if code != 0:
+        print('the server', 'had to be killed' if code is None else f'ended with {code}',
+              file=sys.stderr)
+    print(f'1..{tests + 1}')
+    return 1 if run.returncode != 0 or code != 0 or not plan else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
