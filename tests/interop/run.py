@@ -3,7 +3,7 @@
 
 usage: run.py CLIENT SERVER [SERVER'S ARGUMENT...]
 
-CLIENT is a .py or .mjs file of this folder. Its TAP is passed on, with one more test: the server
+CLIENT is a .py or .mjs file of this folder, SERVER a program or a python file. The client's TAP is passed on, with one more test: the server
 ends gracefully when asked to.
 """
 import pathlib
@@ -30,7 +30,8 @@ def main():
     if client.suffix == '.mjs' and not (shutil.which('node') and (ROOT / 'node_modules').is_dir()):
         print('1..0 # SKIP node or node_modules is missing (./dev setup installs them)')
         return 0
-    server = Server(sys.argv[2:])
+    command = sys.argv[2:]
+    server = Server([sys.executable, *command] if command[0].endswith('.py') else command)
     run = subprocess.run(client_command(client, server.address), stdin=subprocess.DEVNULL,
                          stdout=subprocess.PIPE, text=True, check=False)
     code = server.stop()
