@@ -1,0 +1,115 @@
+#!/usr/bin/python3
+"""Installs a build under a DESTDIR and builds the program of user/ against it by pkg-config.
+
+usage: installed.py BUILD. TAP on stdout.
+"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def run(*command, **options):
+    done = subprocess.run([str(c) for c in command], text=True, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, **options)
+    if done.returncode != 0:
+        raise AssertionError(f'{" ".join(map(str, command))}\nended with {done.returncode}\n'
+                             f'{done.stdout}')
+    return done.stdout
+
+
+class Installation:
+    def __init__(self, build, destdir):
+        self.build = build
+        self.destdir = destdir
+        options = {o['name']: o['value'] for o in json.loads(
+            run('meson', 'introspect', '--buildoptions', build))}
+        self.prefix = pathlib.Path(options['prefix'])
+        self.libdir = self.prefix / options['libdir']
+        run('meson', 'install', '-C', build, '--no-rebuild', '--quiet', '--destdir', destdir)
+        self.environment = dict(os.environ,
+                                PKG_CONFIG_PATH=str(self.under(self.libdir / 'pkgconfig')),
+                                PKG_CONFIG_SYSROOT_DIR=str(destdir),
+                                LD_LIBRARY_PATH=str(self.under(self.libdir)))
+
+    def under(self, path):
+        return self.destdir / path.relative_to('/')
+
+    def pkg_config(self, *arguments):
+        return run('pkg-config', *arguments, 'pekoe', env=self.environment).split()
+
+    def program(self, name, *link):
+        path = self.destdir / name
+        run('cc', '-std=c11', '-Wall', '-Wextra', '-Werror', '-pedantic',
+            *self.pkg_config('--cflags'), HERE / 'user/main.c', '-o', path, *link)
+        return run(path, env=self.environment)
+
+
+def files_are_there(it):
+    """library, soname link, archive, pkg-config file and headers are installed"""
+    for path in (it.libdir / 'libpekoe.so', it.libdir / 'libpekoe.so.0', it.libdir / 'libpekoe.a',
+                 it.libdir / 'pkgconfig/pekoe.pc', it.prefix / 'include/pekoe/base.h'):
+        assert it.under(path).exists(), f'{path} is not installed'
+
+
+def soname(it):
+    """the soname is libpekoe.so.0"""
+    text = run('objdump', '-p', it.under(it.libdir / 'libpekoe.so'))
+    assert re.search(r'SONAME\s+libpekoe\.so\.0$', text, re.MULTILINE), text
+
+
+def no_build_paths(it):
+    """what is installed names no folder of the build"""
+    for path in it.destdir.rglob('*.pc'):
+        text = path.read_text()
+        assert str(it.build) not in text and str(HERE.parents[1]) not in text, text
+    assert 'RUNPATH' not in run('objdump', '-p', it.under(it.libdir / 'libpekoe.so'))
+
+
+def variables(it):
+    """pekoe.pc names the plugin and the folder of the proto files"""
+    for name, path in (('plugin', it.prefix / 'bin/protoc-gen-pekoe'),
+                       ('protodir', it.prefix / 'share/pekoe/proto')):
+        value = it.pkg_config(f'--variable={name}')
+        assert value == [str(it.destdir) + str(path)] or value == [str(path)], value
+
+
+def shared(it):
+    """a program builds against the shared library and runs"""
+    assert 'hello' in it.program('shared', *it.pkg_config('--libs'))
+
+
+def static(it):
+    """a program builds against the archive, with what --static adds, and runs"""
+    libraries = ['-l:libpekoe.a' if flag == '-lpekoe' else flag
+                 for flag in it.pkg_config('--static', '--libs')]
+    assert '-lev' in libraries, libraries
+    assert 'hello' in it.program('static', *libraries)
+
+
+CASES = [files_are_there, soname, no_build_paths, variables, shared, static]
+
+
+def main():
+    failures = 0
+    with tempfile.TemporaryDirectory() as destdir:
+        it = Installation(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(destdir))
+        for number, case in enumerate(CASES, 1):
+            try:
+                case(it)
+                print(f'ok {number} - {case.__doc__}')
+            except AssertionError as error:
+                failures += 1
+                print(f'not ok {number} - {case.__doc__}')
+                print(error, file=sys.stderr)
+    print(f'1..{len(CASES)}')
+    return failures != 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
