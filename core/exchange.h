@@ -105,7 +105,7 @@ typedef struct pk_exchange_events {
     void (*on_closed)(pk_exchange *exchange);
 } pk_exchange_events;
 
-/* What the transport does. All but consume and reset are for the handler's side of the exchange. */
+/* What the transport does. consume and hold concern the request, the others the response. */
 typedef struct pk_exchange_ops {
     /* Gives back flow control credit for `length` body bytes. */
     void (*consume)(pk_exchange *exchange, size_t length);
@@ -123,6 +123,12 @@ typedef struct pk_exchange_ops {
     void (*finish)(pk_exchange *exchange, const pk_field *trailers, size_t count);
     /* Ends both sides now; what was not sent is dropped. */
     void (*reset)(pk_exchange *exchange, pk_reset why);
+    /*
+     * Says how many body bytes the handler keeps now beyond those not yet consumed: a message that
+     * is being gathered. The figure replaces the last one and counts against the byte budgets of
+     * the connection and the server until on_closed.
+     */
+    void (*hold)(pk_exchange *exchange, size_t bytes);
 } pk_exchange_ops;
 
 struct pk_exchange {
@@ -140,6 +146,13 @@ struct pk_exchange {
  */
 typedef struct pk_acceptor {
     void (*accept)(void *self, pk_exchange *exchange, const pk_head *head, bool ended);
+    /*
+     * Takes one that a limit of the transport turns away (header size, byte budget): as accept, but
+     * it is only answered, with `why`, which is borrowed until it returns. NULL: the transport
+     * answers with a bare 503, or 431 for the header size.
+     */
+    void (*refuse)(void *self, pk_exchange *exchange, const pk_head *head, bool ended,
+                   const pk_status *why);
     void *self;
 } pk_acceptor;
 
