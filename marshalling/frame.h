@@ -1,0 +1,95 @@
+/*
+ * The 5-byte prefix in front of each message: one byte of flags, the length in four, big-endian.
+ *
+ * The reader cuts a stream of chunks into frames. It checks each length against the limit as soon
+ * as the prefix is complete, before a byte of the payload is kept. What the flags mean is the
+ * protocol's business. Source: gRPC's PROTOCOL-HTTP2.md, "Length-Prefixed-Message".
+ */
+#ifndef PEKOE_MARSHALLING_FRAME_H
+#define PEKOE_MARSHALLING_FRAME_H
+
+#include "core/buffer.h"
+
+#define PK_FRAME_PREFIX 5u
+
+/* Readable bytes behind a payload that was gathered: a decoder may look ahead that far. */
+#define PK_FRAME_PADDING 32u
+
+static inline void pk_frame_write_prefix(uint8_t *at, uint8_t flags, uint32_t length)
+{
+    at[0] = flags;
+    at[1] = (uint8_t) (length >> 24);
+    at[2] = (uint8_t) (length >> 16);
+    at[3] = (uint8_t) (length >> 8);
+    at[4] = (uint8_t) length;
+}
+
+static inline uint32_t pk_frame_read_length(const uint8_t *prefix)
+{
+    return (uint32_t) prefix[1] << 24 | (uint32_t) prefix[2] << 16 | (uint32_t) prefix[3] << 8 |
+           prefix[4];
+}
+
+typedef struct pk_frame {
+    uint8_t flags;
+    pk_slice payload;
+    /* The buffer that the payload lies in; a reference keeps it. NULL: the chunk had no holder. */
+    pk_buffer *holder;
+    bool gathered; /* the payload is the reader's own: writable, PK_FRAME_PADDING bytes follow */
+} pk_frame;
+
+typedef struct pk_frame_reader {
+    const uint8_t *at, *end; /* what is left of the chunk */
+    pk_buffer *holder;       /* of the chunk; borrowed, or referenced where `kept` */
+    bool kept;
+    uint8_t prefix[PK_FRAME_PREFIX];
+    uint8_t prefix_length; /* bytes of the prefix that are there */
+    uint32_t length;       /* of the payload, once the prefix is complete */
+    size_t limit;          /* the largest length accepted */
+    pk_buffer_pool *pool;  /* borrowed: the loop's */
+    pk_buffer *gathered;   /* of a payload that came in pieces; else NULL */
+} pk_frame_reader;
+
+void pk_frame_reader_init(pk_frame_reader *reader, pk_buffer_pool *pool, size_t limit);
+void pk_frame_reader_done(pk_frame_reader *reader);
+
+/*
+ * Gives the reader its next chunk, readable until pk_frame_reader_next has returned 0, or until
+ * pk_frame_reader_keep. The chunk before it must have been used up or kept.
+ */
+PK_NODISCARD int pk_frame_reader_feed(pk_frame_reader *reader, const uint8_t *bytes, size_t length,
+                                      pk_buffer *holder);
+
+/*
+ * The next frame. 1: *ret_frame is one; its payload is readable until the next call of any function
+ * of the reader, or while a reference to its holder is held. 0: more bytes are needed.
+ * PK_ERR_LIMIT: the length (pk_frame_reader_length) is above the limit. PK_ERR_NOMEM.
+ * After an error the reader gives nothing more.
+ */
+PK_NODISCARD int pk_frame_reader_next(pk_frame_reader *reader, pk_frame *ret_frame);
+
+/*
+ * Makes what is left of the chunk outlive the chunk: by a reference to its holder, or by a copy
+ * where it has none. PK_ERR_NOMEM.
+ */
+PK_NODISCARD int pk_frame_reader_keep(pk_frame_reader *reader);
+
+/* Bytes of the chunk that are not used up. */
+static inline size_t pk_frame_reader_left(const pk_frame_reader *reader)
+{
+    return (size_t) (reader->end - reader->at);
+}
+
+/* The length that the newest complete prefix announced. */
+static inline uint32_t pk_frame_reader_length(const pk_frame_reader *reader)
+{
+    return reader->length;
+}
+
+/* Whether the bytes so far end inside a frame. */
+static inline bool pk_frame_reader_inside(const pk_frame_reader *reader)
+{
+    return reader->prefix_length != 0;
+}
+
+#endif

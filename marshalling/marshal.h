@@ -1,0 +1,83 @@
+/*
+ * One message into a pooled buffer, and back: codec, backup codec, compressor, limits, prefix.
+ *
+ * Every encoder of every protocol goes through pk_marshal, so no two of them can disagree about
+ * thresholds, limits or bytes. pk_marshal_to_pool is the one place that borrows a buffer for a
+ * message and gives it back on failure.
+ */
+#ifndef PEKOE_MARSHALLING_MARSHAL_H
+#define PEKOE_MARSHALLING_MARSHAL_H
+
+#include <pekoe/status.h>
+
+#include "marshalling/codec.h"
+#include "marshalling/compressor.h"
+
+#define PK_RECEIVE_LIMIT_DEFAULT (4u << 20) /* bytes of one message, decompressed */
+#define PK_COMPRESS_MIN_BYTES_DEFAULT ((size_t) 1024)
+
+/* What a loop keeps for marshalling; used on its thread only. */
+typedef struct pk_marshalling {
+    pk_buffer_pool *buffers; /* borrowed: the loop's */
+    pk_memory *memory;       /* borrowed: the loop's */
+    pk_compressor_pool compressors;
+    /* The last grpc-accept-encoding that was negotiated, since connections repeat theirs. */
+    struct {
+        const pk_compressor_set *set;
+        const pk_compressor *chosen;
+        uint8_t length;
+        uint8_t text[63];
+    } accepted;
+} pk_marshalling;
+
+void pk_marshalling_init(pk_marshalling *marshalling, pk_memory *memory, pk_buffer_pool *buffers);
+void pk_marshalling_done(pk_marshalling *marshalling);
+
+/*
+ * How the messages of one side of a call are written: what configuration and negotiation have
+ * decided. A plain struct; a server keeps one filled in and copies it into each call, which then
+ * sets `arena` and `compressor`. Each may be changed per message.
+ */
+typedef struct pk_encoding {
+    pk_marshalling *marshalling;          /* the loop's */
+    pk_arena *arena;                      /* the call's: fields and texts of errors go there */
+    const pk_codec *codec;                /* never NULL */
+    const pk_codec *backup;               /* tried once where the codec fails; NULL for none */
+    const pk_compressor *compressor;      /* NULL: identity */
+    const pk_compressor_set *compressors; /* all that this side knows */
+    size_t compress_min_bytes;            /* shorter messages are left as they are */
+    size_t send_limit;                    /* bytes of one message as sent; 0: no limit */
+    bool tell_encodings;                  /* the reply names the compressors that are known */
+} pk_encoding;
+
+/*
+ * The message, with the 5-byte prefix where `enveloped`, in a buffer from the pool; `tail` (may be
+ * empty) is laid behind it. For a NULL message nothing but the tail is written; *ret_buffer is NULL
+ * where that is empty. *ret_compressed tells whether the compressor was used: never for a result
+ * that is not smaller.
+ *
+ * 0, or PK_ERR_* with *ret_status filled (text in the arena): INTERNAL where neither codec nor
+ * backup can encode the message, RESOURCE_EXHAUSTED above the send limit or without memory.
+ */
+PK_NODISCARD int pk_marshal(const pk_encoding *encoding, const pk_message_type *type,
+                            const void *message, bool enveloped, pk_slice tail,
+                            pk_buffer **ret_buffer, bool *ret_compressed, pk_status *ret_status);
+
+/*
+ * The message as the codec writes it, in a buffer from the pool in front of `tail`, with room for
+ * the prefix in front. Negative: PK_ERR_*, and no buffer is held.
+ */
+PK_NODISCARD int pk_marshal_to_pool(pk_buffer_pool *pool, pk_memory *memory, const pk_codec *codec,
+                                    const pk_message_type *type, const void *message, pk_slice tail,
+                                    pk_buffer **ret_buffer);
+
+/*
+ * Decodes one message into the arena. 0, or PK_ERR_* with *ret_status filled: RESOURCE_EXHAUSTED
+ * for a decode budget or memory, else INTERNAL, or INVALID_ARGUMENT where a backup codec was tried
+ * as well.
+ */
+PK_NODISCARD int pk_unmarshal(const pk_codec *codec, const pk_codec *backup,
+                              const pk_message_type *type, pk_slice bytes, pk_arena *arena,
+                              const void **ret_message, pk_status *ret_status);
+
+#endif

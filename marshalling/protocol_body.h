@@ -1,0 +1,95 @@
+/*
+ * The body of a request or response, cut into messages: the one decoder for strict and streamed.
+ *
+ * A handler embeds a pk_body_reader in its call, feeds it what exchange.on_data brings, and takes
+ * complete messages out, decompressed. It checks flags, limits and, where exactly one message is
+ * due, their number, and says what is wrong as a pk_status. It knows every protocol variant; nobody
+ * else looks at frames.
+ *
+ *     pk_body_reader_feed(reader, bytes, length, holder);
+ *     while ((got = pk_body_reader_next(reader, &message)) > 0)
+ *         decode message.bytes now, or keep message.holder
+ *     if (got < 0) fail the call with reader->status
+ *     ... and when the peer has ended its side: pk_body_reader_end(reader)
+ *
+ * A message that lies whole inside one chunk is not copied.
+ */
+#ifndef PEKOE_MARSHALLING_PROTOCOL_BODY_H
+#define PEKOE_MARSHALLING_PROTOCOL_BODY_H
+
+#include <pekoe/status.h>
+
+#include "core/base64.h"
+#include "core/exchange.h"
+#include "marshalling/frame.h"
+#include "marshalling/marshal.h"
+
+typedef struct pk_protocol pk_protocol;
+
+/* Which side reads, and how many messages are due. */
+typedef enum pk_body_kind {
+    PK_BODY_REQUEST = 0,
+    PK_BODY_RESPONSE = 1, /* trailer frames are taken where the protocol has them */
+    PK_BODY_ONE = 2,      /* flag: exactly one message (a unary call) */
+} pk_body_kind;
+
+typedef struct pk_body_message {
+    pk_slice bytes; /* plain; readable until the next call of the reader's functions */
+    /* The buffer that the bytes lie in: a reference keeps them readable longer. May be NULL. */
+    pk_buffer *holder;
+    /* Nobody else sees the bytes: they may be changed; PK_FRAME_PADDING readable ones follow. */
+    bool owned;
+    bool compressed; /* it came compressed */
+} pk_body_message;
+
+typedef struct pk_body_reader {
+    const pk_protocol *protocol;
+    pk_marshalling *marshalling;
+    pk_arena *arena; /* the call's: texts and trailers */
+    const pk_compressor *incoming;
+    unsigned kind; /* of pk_body_kind */
+    int error;     /* PK_ERR_* once it has failed; `status` says why */
+    uint64_t messages;
+    pk_frame_reader frames;
+    pk_buffer *plain; /* of the message decompressed last */
+    pk_buffer *text;  /* base64: the bytes decoded from the chunk */
+    pk_base64_stream base64;
+    pk_head trailers; /* of a trailer frame; fields NULL until there was one */
+    pk_status status; /* valid once `error` is set; text in the arena or static */
+} pk_body_reader;
+
+/*
+ * `incoming`: from negotiation, NULL for none. `limit`: bytes of one message, on the wire and
+ * decompressed. Allocates nothing.
+ */
+void pk_body_reader_init(pk_body_reader *reader, const pk_protocol *protocol,
+                         pk_marshalling *marshalling, pk_arena *arena,
+                         const pk_compressor *incoming, size_t limit, unsigned kind);
+
+/* Gives back every buffer; the reader may be done more than once. */
+void pk_body_reader_done(pk_body_reader *reader);
+
+/*
+ * The next chunk, readable until pk_body_reader_next has returned 0 or pk_body_reader_keep. 0, or
+ * negative with `status` set.
+ */
+PK_NODISCARD int pk_body_reader_feed(pk_body_reader *reader, const uint8_t *bytes, size_t length,
+                                     pk_buffer *holder);
+
+/* 1: *ret_message is the next. 0: more bytes are needed. Negative: failed, see `status`. */
+PK_NODISCARD int pk_body_reader_next(pk_body_reader *reader, pk_body_message *ret_message);
+
+/*
+ * Makes what is left of the chunk outlive it, for a reader that takes no more messages now: by a
+ * reference to its holder, or by a copy. 0, or negative with `status` set.
+ */
+PK_NODISCARD int pk_body_reader_keep(pk_body_reader *reader);
+
+/*
+ * The peer has ended its side and pk_body_reader_next has returned 0. 0, or negative with `status`
+ * set: INTERNAL where the end lies inside a message, UNIMPLEMENTED where one message was due and
+ * none came.
+ */
+PK_NODISCARD int pk_body_reader_end(pk_body_reader *reader);
+
+#endif
