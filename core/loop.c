@@ -389,6 +389,7 @@ int pk_loop_new(pk_loop **ret_loop, const pk_loop_opts *opts_in)
     }
     pk_buffer_pool_init(&loop->buffers, &loop->memory);
     pk_scope_init(&loop->scope, &loop->memory, &pk_loop_host, loop, 0);
+    loop->scope.lasting = true;
     start_watchers(loop);
     pk_current = (struct pk_current){.scope = &loop->scope};
     *ret_loop = loop;

@@ -19,6 +19,7 @@ void pk_scope_init(pk_scope *scope, pk_memory *memory, const pk_scope_host *host
     scope->host = host;
     scope->loop = loop;
     scope->cancelled = NULL;
+    scope->lasting = false;
     scope->on_released = NULL;
     scope->pins = 0;
 }

@@ -1,0 +1,276 @@
+/*
+ * Futures put together: all, any, timeout, sleep; and waiting for one in a plain program.
+ *
+ * The pending members of a group are bridged into its scope, so that each can be cancelled alone.
+ */
+#include "future/promise.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define NANOSECONDS_PER_MILLISECOND 1000000u
+
+static const pk_status lost = {
+    .code = PK_CANCELLED,
+    .message = {(const uint8_t *) "another future decided the outcome", 34},
+};
+
+/* ---- All and any ---- */
+
+struct member {
+    struct group *group;
+    pk_promise *bridge; /* a reference, while pending; NULL afterwards */
+    size_t place;
+};
+
+struct group {          /* in the scope */
+    pk_promise *result; /* the producer's reference; NULL once settled */
+    const void **values;
+    size_t left; /* members that have not settled */
+    size_t count;
+    bool any; /* one value is enough */
+    struct member members[];
+};
+
+static void settle_group(struct group *group, pk_future outcome)
+{
+    pk_promise *result = pk_steal(&group->result);
+    /* The losers first: their steps are in the queue before the result's. */
+    for (size_t i = 0; i < group->count; i++) {
+        if (group->members[i].bridge)
+            pk_promise_cancel(group->members[i].bridge, &lost);
+    }
+    if (outcome.state == PK_FUTURE_DONE)
+        (void) pk_promise_done(result, outcome.pointer);
+    else
+        (void) pk_promise_fail_with(result, outcome.pointer);
+}
+
+static void member_settled(pk_future outcome, void *arg)
+{
+    struct member *member = arg;
+    struct group *group = member->group;
+    pk_promise_unref(pk_steal(&member->bridge));
+    group->left--;
+    if (!group->result)
+        return;
+    bool done = outcome.state == PK_FUTURE_DONE;
+    if (done)
+        group->values[member->place] = outcome.pointer;
+    if (group->any ? done || group->left == 0 : !done)
+        settle_group(group, outcome);
+    else if (!group->any && group->left == 0)
+        settle_group(group, pk_done(group->values));
+}
+
+static void cancel_all_pending(const pk_future *futures, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (futures[i].state != PK_FUTURE_PENDING)
+            continue;
+        pk_promise *promise = pk_promise_use(futures[i]);
+        pk_promise_cancel(promise, &lost);
+        pk_promise_consumed(promise);
+    }
+}
+
+/* Joins the pending ones; `values` holds those that are done. */
+static pk_future join(pk_scope *scope, const pk_future *futures, size_t count, const void **values,
+                      bool any)
+{
+    struct group *group =
+        pk_arena_try(&scope->arena, sizeof *group + count * sizeof *group->members);
+    pk_promise *result = group ? pk_promise_new(scope) : NULL;
+    if (!result) {
+        cancel_all_pending(futures, count);
+        return pk_failed_with(&pk_status_no_memory);
+    }
+    *group = (struct group){.result = result, .values = values, .count = count, .any = any};
+    memset(group->members, 0, count * sizeof *group->members);
+    for (size_t i = 0; i < count; i++)
+        group->left += futures[i].state == PK_FUTURE_PENDING;
+    pk_future future = pk_promise_future(result);
+    for (size_t i = 0; i < count; i++) {
+        if (futures[i].state != PK_FUTURE_PENDING)
+            continue;
+        struct member *member = &group->members[i];
+        *member = (struct member){.group = group, .place = i};
+        pk_promise *bridge = pk_bridge(scope, futures[i]);
+        if (bridge) {
+            member->bridge = pk_promise_ref(bridge);
+            pk_await(scope, pk_promise_future(bridge), member_settled, member);
+            if (!group->result && member->bridge)
+                pk_promise_cancel(member->bridge, &lost);
+        } else {
+            group->left--;
+            if (group->result)
+                settle_group(group, pk_failed_with(&pk_status_no_memory));
+        }
+    }
+    return future;
+}
+
+pk_future pk_all(pk_scope *scope, const pk_future *futures, size_t count)
+{
+    const void **values = pk_arena_try(&scope->arena, (count ? count : 1) * sizeof *values);
+    if (!values) {
+        cancel_all_pending(futures, count);
+        return pk_failed_with(&pk_status_no_memory);
+    }
+    bool pending = false;
+    for (size_t i = 0; i < count; i++) {
+        if (futures[i].state == PK_FUTURE_FAILED) {
+            cancel_all_pending(futures, count);
+            return futures[i];
+        }
+        pending |= futures[i].state == PK_FUTURE_PENDING;
+        values[i] = futures[i].state == PK_FUTURE_DONE ? futures[i].pointer : NULL;
+    }
+    return pending ? join(scope, futures, count, values, false) : pk_done(values);
+}
+
+pk_future pk_any(pk_scope *scope, const pk_future *futures, size_t count)
+{
+    if (count == 0)
+        return pk_scope_failed(scope, PK_INVALID_ARGUMENT, "pk_any of no futures");
+    bool pending = false;
+    for (size_t i = 0; i < count; i++) {
+        if (futures[i].state == PK_FUTURE_DONE) {
+            cancel_all_pending(futures, count);
+            return futures[i];
+        }
+        pending |= futures[i].state == PK_FUTURE_PENDING;
+    }
+    if (!pending)
+        return futures[count - 1];
+    const void **values = pk_arena_try(&scope->arena, count * sizeof *values);
+    if (!values) {
+        cancel_all_pending(futures, count);
+        return pk_failed_with(&pk_status_no_memory);
+    }
+    return join(scope, futures, count, values, true);
+}
+
+/* ---- Timers ---- */
+
+/* A timer that settles a promise. From the loop's memory: a loop's own scope never gives back. */
+struct alarm {
+    pk_timer timer;
+    pk_promise *promise; /* a reference of its own */
+    pk_loop *loop;
+    uint64_t milliseconds;
+};
+
+static uint64_t nanoseconds_of(uint64_t milliseconds)
+{
+    uint64_t nanoseconds;
+    if (__builtin_mul_overflow(milliseconds, NANOSECONDS_PER_MILLISECOND, &nanoseconds))
+        return UINT64_MAX;
+    return nanoseconds;
+}
+
+static void free_alarm(void *arg)
+{
+    struct alarm *alarm = arg;
+    pk_timer_stop(alarm->loop, &alarm->timer);
+    pk_memory_put(&alarm->loop->memory, alarm, sizeof *alarm);
+}
+
+/* NULL without memory. */
+static struct alarm *start_alarm(pk_scope *scope, pk_promise *promise, uint64_t milliseconds,
+                                 void (*fire)(pk_timer *timer))
+{
+    pk_loop *loop = scope->loop;
+    struct alarm *alarm = pk_memory_get(&loop->memory, sizeof *alarm);
+    if (!alarm)
+        return NULL;
+    *alarm = (struct alarm){
+        .timer.fire = fire, .promise = promise, .loop = loop, .milliseconds = milliseconds};
+    if (pk_timer_start(loop, &alarm->timer, nanoseconds_of(milliseconds)) < 0) {
+        free_alarm(alarm);
+        return NULL;
+    }
+    return alarm;
+}
+
+static void sleep_over(pk_timer *timer)
+{
+    struct alarm *alarm = (struct alarm *) timer;
+    pk_promise *promise = alarm->promise;
+    free_alarm(alarm);
+    (void) pk_promise_done(promise, NULL);
+}
+
+pk_future pk_sleep(pk_scope *scope, uint64_t milliseconds)
+{
+    pk_promise *promise = pk_promise_new(scope);
+    if (!promise)
+        return pk_promise_future(NULL);
+    pk_future future = pk_promise_future(promise);
+    struct alarm *alarm = start_alarm(scope, promise, milliseconds, sleep_over);
+    if (alarm)
+        pk_promise_on_abandon(promise, free_alarm, alarm);
+    else
+        (void) pk_promise_fail_with(promise, &pk_status_no_memory);
+    return future;
+}
+
+static void timeout_over(pk_timer *timer)
+{
+    struct alarm *alarm = (struct alarm *) timer;
+    pk_promise *promise = alarm->promise;
+    if (!pk_promise_waits(promise))
+        return; /* settled in this turn; its steps free the alarm */
+    pk_status *status = pk_arena_try(&promise->scope->arena, sizeof *status);
+    char *text = pk_arena_printf(&promise->scope->arena, "did not settle within %" PRIu64 " ms",
+                                 alarm->milliseconds);
+    if (status && text)
+        *status = (pk_status){.code = PK_DEADLINE_EXCEEDED,
+                              .message = {(const uint8_t *) text, strlen(text)}};
+    pk_promise_cancel(promise, status && text ? status : &pk_status_no_memory);
+}
+
+pk_future pk_timeout(pk_scope *scope, pk_future future, uint64_t milliseconds)
+{
+    if (future.state != PK_FUTURE_PENDING)
+        return future;
+    pk_promise *bridge = pk_bridge(scope, future);
+    if (!bridge)
+        return pk_promise_future(NULL);
+    struct alarm *alarm = start_alarm(scope, bridge, milliseconds, timeout_over);
+    if (!alarm || !pk_promise_finally(bridge, free_alarm, alarm)) {
+        if (alarm)
+            free_alarm(alarm);
+        pk_promise_cancel(bridge, &pk_status_no_memory);
+    }
+    return pk_promise_future(bridge);
+}
+
+/* ---- A plain program's wait ---- */
+
+struct waiting {
+    pk_loop *loop;
+    bool settled;
+    pk_future outcome;
+};
+
+static void wait_over(pk_future outcome, void *arg)
+{
+    struct waiting *waiting = arg;
+    waiting->outcome = outcome;
+    waiting->settled = true;
+}
+
+pk_status pk_loop_run_until(pk_loop *loop, pk_future future, const void **ret_value)
+{
+    struct waiting waiting = {.loop = loop};
+    pk_await(&loop->scope, future, wait_over, &waiting);
+    while (!waiting.settled)
+        pk_loop_turn(loop);
+    if (waiting.outcome.state == PK_FUTURE_FAILED)
+        return *(const pk_status *) waiting.outcome.pointer;
+    if (ret_value)
+        *ret_value = waiting.outcome.pointer;
+    return (pk_status){.code = PK_OK};
+}

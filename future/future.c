@@ -1,0 +1,159 @@
+/*
+ * Futures: the inline continuation, the hung-up one, forwarding and bridging.
+ *
+ * pk_then on a done future is the fast path that all of pekoe is built around: a depth test and the
+ * call of the step. Everything else here and in promise.c serves the pending case.
+ */
+#include "future/promise.h"
+
+#include <assert.h>
+
+static pk_future no_memory(void)
+{
+    return pk_failed_with(&pk_status_no_memory);
+}
+
+static struct pk_hung_step then_step(pk_step *step, void *arg)
+{
+    return (struct pk_hung_step){.kind = PK_STEP_THEN, .fn.then = step, .arg = arg};
+}
+
+static struct pk_hung_step recover_step(pk_recovery *recovery, void *arg)
+{
+    return (struct pk_hung_step){.kind = PK_STEP_RECOVER, .fn.recover = recovery, .arg = arg};
+}
+
+/* The same as a settled promise would do it, at once. */
+static pk_future apply_now(pk_future outcome, struct pk_hung_step step)
+{
+    pk_current.depth++;
+    pk_future next = pk_step_apply(step, outcome);
+    pk_current.depth--;
+    return next;
+}
+
+/* The inline depth is used up: the step goes to the ready queue. */
+static __attribute__((noinline)) pk_future defer(pk_future outcome, struct pk_hung_step step)
+{
+    pk_scope *scope = pk_current.scope;
+    if (!scope)
+        return apply_now(outcome, step); /* outside of any loop there is no queue */
+    pk_promise *promise = pk_promise_settled_new(scope, outcome, step);
+    return promise ? pk_promise_future(promise) : no_memory();
+}
+
+/* Hangs a step on a pending future. */
+static __attribute__((noinline)) pk_future hang(pk_future future, struct pk_hung_step step)
+{
+    pk_promise *promise = pk_promise_use(future);
+    if (promise->state == PK_PROMISE_SETTLED) {
+        /* It settled while its future was kept. What the value lives in stays until the step ran. */
+        pk_future next = pk_current.depth < PK_INLINE_DEPTH_MAX ? apply_now(promise->outcome, step)
+                                                                : defer(promise->outcome, step);
+        pk_promise_consumed(promise);
+        return next;
+    }
+    pk_scope *scope = pk_current.scope;
+    if (scope && scope != promise->scope && !scope->lasting) {
+        promise = pk_bridge_to(scope, promise);
+        if (!promise)
+            return no_memory();
+    }
+    if (!pk_promise_hang(promise, step)) {
+        pk_promise_cancel(promise, &pk_status_no_memory);
+        pk_promise_consumed(promise);
+        return no_memory();
+    }
+    return pk_promise_future(promise);
+}
+
+pk_future pk_then(pk_future future, pk_step *step, void *arg)
+{
+    if (PK_LIKELY(future.state == PK_FUTURE_DONE)) {
+        if (PK_UNLIKELY(pk_current.depth >= PK_INLINE_DEPTH_MAX))
+            return defer(future, then_step(step, arg));
+        pk_current.depth++;
+        pk_future next = step(future.pointer, arg);
+        pk_current.depth--;
+        return next;
+    }
+    if (future.state == PK_FUTURE_FAILED)
+        return future;
+    return hang(future, then_step(step, arg));
+}
+
+pk_future pk_recover(pk_future future, pk_recovery *recovery, void *arg)
+{
+    if (PK_LIKELY(future.state == PK_FUTURE_DONE))
+        return future;
+    if (future.state == PK_FUTURE_PENDING)
+        return hang(future, recover_step(recovery, arg));
+    if (PK_UNLIKELY(pk_current.depth >= PK_INLINE_DEPTH_MAX))
+        return defer(future, recover_step(recovery, arg));
+    return apply_now(future, recover_step(recovery, arg));
+}
+
+pk_future pk_finally(pk_future future, void (*cleanup)(void *arg), void *arg)
+{
+    if (future.state != PK_FUTURE_PENDING) {
+        cleanup(arg);
+        return future;
+    }
+    struct pk_hung_step step = {.kind = PK_STEP_FINALLY, .fn.finally = cleanup, .arg = arg};
+    pk_future next = hang(future, step);
+    if (next.state == PK_FUTURE_FAILED && next.pointer == &pk_status_no_memory)
+        cleanup(arg); /* it could not be hung up, and must run */
+    return next;
+}
+
+pk_promise *pk_bridge(pk_scope *scope, pk_future future)
+{
+    return pk_bridge_to(scope, pk_promise_use(future));
+}
+
+void pk_await(pk_scope *scope, pk_future future, pk_awaiter *awaiter, void *arg)
+{
+    if (PK_LIKELY(future.state != PK_FUTURE_PENDING)) {
+        awaiter(future, arg);
+        return;
+    }
+    pk_promise *promise = pk_promise_use(future);
+    if (promise->state == PK_PROMISE_SETTLED) {
+        awaiter(promise->outcome, arg);
+        pk_promise_consumed(promise);
+        return;
+    }
+    if (promise->scope != scope) {
+        promise = pk_bridge_to(scope, promise);
+        if (!promise) {
+            awaiter(no_memory(), arg);
+            return;
+        }
+    }
+    struct pk_hung_step step = {.kind = PK_STEP_AWAIT, .fn.await = awaiter, .arg = arg};
+    bool hung = pk_promise_hang(promise, step);
+    if (!hung)
+        pk_promise_cancel(promise, &pk_status_no_memory);
+    pk_promise_consumed(promise);
+    if (!hung)
+        awaiter(no_memory(), arg);
+}
+
+static void log_dropped(pk_future outcome, void *arg)
+{
+    if (outcome.state != PK_FUTURE_FAILED)
+        return;
+    const pk_status *status = outcome.pointer;
+    pk_log(arg, PK_LOG_DEBUG, "a detached future failed: %s: %.*s", pk_code_name(status->code),
+           (int) status->message.length, (const char *) status->message.bytes);
+}
+
+void pk_detach(pk_future future)
+{
+    if (future.state == PK_FUTURE_PENDING) {
+        pk_scope *scope = ((const pk_promise *) future.pointer)->scope;
+        pk_await(scope, future, log_dropped, scope->loop);
+    } else if (pk_current.scope) {
+        log_dropped(future, pk_current.scope->loop);
+    }
+}
