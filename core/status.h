@@ -1,5 +1,7 @@
 /*
  * Statuses made from printed text, for the library's own failures.
+ *
+ * Without memory the code stays and the message is empty: a failure is never lost.
  */
 #ifndef PEKOE_CORE_STATUS_H
 #define PEKOE_CORE_STATUS_H
