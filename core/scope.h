@@ -39,7 +39,7 @@ struct pk_scope {
     const pk_scope_host *host;
     void *loop;                 /* what the host's functions take: a pk_loop */
     const pk_status *cancelled; /* set once the scope was cancelled; new promises fail with it */
-    bool lasting;                /* the loop's own: its steps need no bridge (see promise.h) */
+    bool lasting;               /* the loop's own: its steps need no bridge (see promise.h) */
     unsigned pins;              /* who still needs the memory: live promises, worker threads */
     void (*on_released)(pk_scope *scope); /* runs once, when no pin is left; see release and end */
 };
