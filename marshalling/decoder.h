@@ -1,0 +1,28 @@
+/*
+ * Starting and ending a slab decode. What runs in between is generated code over
+ * <pekoe/generated_messages.h>; decoder.c holds the parts of it that are not inlined.
+ */
+#ifndef PEKOE_MARSHALLING_DECODER_H
+#define PEKOE_MARSHALLING_DECODER_H
+
+#include <pekoe/generated_messages.h>
+
+#include "core/arena.h"
+
+/*
+ * Takes over the arena's current block until pk_decoder_done. `budget` counts the bytes that the
+ * decode may carve; `payload` is the length of the input.
+ */
+void pk_decoder_init(pk_decoder *decoder, pk_arena *arena, size_t budget, unsigned depth,
+                     size_t payload);
+
+/* Gives the block back with what was taken from it. */
+void pk_decoder_done(pk_decoder *decoder);
+
+/* What the log of required fields says; called by pk_decoder_finish where there is one. */
+bool pk_required_judge(pk_decoder *decoder);
+
+/* Bytes of the decode budget for a payload: see the figures in message.h. */
+size_t pk_decode_budget(size_t payload, size_t most);
+
+#endif
