@@ -14,13 +14,15 @@ import sys
 import xml.etree.ElementTree as ET
 
 
-def selected(build, names, everything):
+def selected(build, names, without, everything):
     """The (name, suites) of the tests to run. A name matches as a glob, or as a part of a name."""
     text = subprocess.run(['meson', 'introspect', '--tests', str(build)],
                           check=True, capture_output=True, text=True).stdout
     chosen = []
     for test in json.loads(text):
         suites = {suite.split(':')[-1] for suite in test['suite']}
+        if suites & set(without):
+            continue
         wanted = [n for n in names if fnmatch.fnmatch(test['name'], n) or n in test['name']
                   or n in suites]
         if wanted if names else everything or 'long' not in suites:
@@ -96,11 +98,12 @@ def main():
     parser.add_argument('build', type=pathlib.Path)
     parser.add_argument('names', nargs='*', help='globs, parts of names, or suites')
     parser.add_argument('--all', action='store_true', help='the long ones too')
+    parser.add_argument('--without', action='append', default=[], metavar='SUITE')
     parser.add_argument('--sanitizers', action='store_true', help='fail on any sanitizer report')
     parser.add_argument('--timeout-multiplier', default='1')
     options = parser.parse_args()
 
-    names = selected(options.build, options.names, options.all)
+    names = selected(options.build, options.names, options.without, options.all)
     if not names:
         print('no test matches', *options.names or ['(there is none)'], file=sys.stderr)
         return 1
