@@ -182,6 +182,7 @@ int pk_promise_fail_with(pk_promise *promise, const pk_status *status)
     return complete(promise, pk_failed_with(status));
 }
 
+PK_PRINTF(3, 0)
 static const pk_status *print_status(pk_scope *scope, pk_code code, const char *format,
                                      va_list arguments)
 {
