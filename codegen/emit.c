@@ -7,21 +7,19 @@
 
 /* One output file per row; a row without parts is not written. */
 struct output {
-    const char *ending; /* behind the file's c_stem */
-    unsigned step;      /* spaces per level */
-    bool messages;      /* one that messages=none leaves out */
-    gen_emitter *const *parts;
-    size_t n_parts;
+    const char *ending;   /* behind the file's c_stem */
+    unsigned step;        /* spaces per level */
+    bool messages;        /* one that messages=none leaves out */
+    gen_emitter *opening; /* what stands around the parts; NULL = nothing */
+    gen_emitter *closing;
+    gen_emitter *parts[6]; /* in the order of the output, ended by NULL */
 };
 
-static gen_emitter *const message_header[] = {gen_emit_message_header};
-static gen_emitter *const message_source[] = {gen_emit_message_source};
-
-#define PARTS(list) list, sizeof(list) / sizeof((list)[0])
-
 static const struct output outputs[] = {
-    {".pb-c.h", 2, true, PARTS(message_header)},
-    {".pb-c.c", 2, true, PARTS(message_source)},
+    {".pb-c.h", 2, true, NULL, NULL, {gen_emit_message_header}},
+    {".pb-c.c", 2, true, NULL, NULL, {gen_emit_message_source}},
+    {".pekoe.h", 4, false, gen_emit_pekoe_header_opening, gen_emit_pekoe_header_closing, {NULL}},
+    {".pekoe.c", 4, false, gen_emit_pekoe_source_opening, NULL, {NULL}},
 };
 
 static void add_output(struct gen_run *run, const struct gen_file *file, const char *ending,
@@ -47,12 +45,16 @@ void gen_emit_file(struct gen_run *run, const struct gen_file *file)
         const struct output *output = &outputs[i];
         struct gen_printer out;
 
-        if (output->n_parts == 0 ||
+        if (!output->parts[0] ||
             (output->messages && (!run->parameters->messages || file->no_generate)))
             continue;
         gen_printer_init(&out, run->memory, output->step);
-        for (size_t j = 0; j < output->n_parts; j++)
-            output->parts[j](run, file, &out);
+        if (output->opening)
+            output->opening(run, file, &out);
+        for (gen_emitter *const *part = output->parts; *part; part++)
+            (*part)(run, file, &out);
+        if (output->closing)
+            output->closing(run, file, &out);
         add_output(run, file, output->ending, &out.text);
         gen_printer_done(&out);
     }

@@ -35,4 +35,9 @@ gen_emitter gen_emit_message_header;
 /* emit_descriptors.c: functions and descriptor tables (x.pb-c.c). */
 gen_emitter gen_emit_message_source;
 
+/* emit_pekoe.c: what stands around the parts of x.pekoe.h and x.pekoe.c. */
+gen_emitter gen_emit_pekoe_header_opening;
+gen_emitter gen_emit_pekoe_header_closing;
+gen_emitter gen_emit_pekoe_source_opening;
+
 #endif
