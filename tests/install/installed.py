@@ -44,16 +44,24 @@ class Installation:
         return run('pkg-config', *arguments, 'pekoe', env=self.environment).split()
 
     def program(self, name, *link):
+        """Generates, compiles, links and runs the program of user/; returns what it prints."""
         path = self.destdir / name
-        run('cc', '-std=c11', '-Wall', '-Wextra', '-Werror', '-pedantic',
-            *self.pkg_config('--cflags'), HERE / 'user/main.c', '-o', path, *link)
+        generated = self.destdir / 'generated'
+        generated.mkdir(exist_ok=True)
+        plugin = self.under(self.prefix / 'bin/protoc-gen-pekoe')
+        run('protoc', f'--plugin=protoc-gen-pekoe={plugin}', f'--pekoe_out={generated}',
+            f'--proto_path={HERE / "user"}', 'hello.proto')
+        run('cc', '-std=c11', '-Wall', '-Wextra', '-Werror', '-pedantic', f'-I{generated}',
+            *self.pkg_config('--cflags'), HERE / 'user/main.c', *generated.glob('*.c'),
+            '-o', path, *link)
         return run(path, env=self.environment)
 
 
 def files_are_there(it):
-    """library, soname link, archive, pkg-config file and headers are installed"""
+    """library, soname link, archive, pkg-config file, headers and plugin are installed"""
     for path in (it.libdir / 'libpekoe.so', it.libdir / 'libpekoe.so.0', it.libdir / 'libpekoe.a',
-                 it.libdir / 'pkgconfig/pekoe.pc', it.prefix / 'include/pekoe/base.h'):
+                 it.libdir / 'pkgconfig/pekoe.pc', it.prefix / 'include/pekoe/base.h',
+                 it.prefix / 'bin/protoc-gen-pekoe'):
         assert it.under(path).exists(), f'{path} is not installed'
 
 

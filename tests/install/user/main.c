@@ -4,11 +4,16 @@
  */
 #include <pekoe/loop.h>
 
+#include "hello.pb-c.h"
+
 #include <stdio.h>
 
 static void greet(void *loop)
 {
-    puts("hello from the loop");
+    User__Hello hello = USER__HELLO__INIT;
+    hello.name = (char *) "loop";
+    printf("hello from the %s, %zu bytes\n", hello.name,
+           protobuf_c_message_get_packed_size(&hello.base));
     pk_loop_stop(loop);
 }
 
