@@ -1,8 +1,10 @@
 #!/usr/bin/python3
 """Installs a build under a DESTDIR and builds the program of user/ against it by pkg-config.
+Each header must compile alone, and what is installed must not depend on the build folder.
 
 usage: installed.py BUILD. TAP on stdout.
 """
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -15,8 +17,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def run(*command, **options):
-    done = subprocess.run([str(c) for c in command], text=True, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, **options)
+    if 'input' not in options:
+        options['stdin'] = subprocess.DEVNULL
+    done = subprocess.run([str(c) for c in command], text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, check=False, **options)
     if done.returncode != 0:
         raise AssertionError(f'{" ".join(map(str, command))}\nended with {done.returncode}\n'
                              f'{done.stdout}')
@@ -50,7 +54,8 @@ class Installation:
         generated.mkdir(exist_ok=True)
         plugin = self.under(self.prefix / 'bin/protoc-gen-pekoe')
         run('protoc', f'--plugin=protoc-gen-pekoe={plugin}', f'--pekoe_out={generated}',
-            f'--proto_path={HERE / "user"}', 'hello.proto')
+            f'--proto_path={HERE / "user"}',
+            f'--proto_path={self.under(self.prefix / "share/pekoe/proto")}', 'hello.proto')
         run('cc', '-std=c11', '-Wall', '-Wextra', '-Werror', '-pedantic', f'-I{generated}',
             *self.pkg_config('--cflags'), HERE / 'user/main.c', *generated.glob('*.c'),
             '-o', path, *link)
@@ -87,6 +92,24 @@ def variables(it):
         assert value == [str(it.destdir) + str(path)] or value == [str(path)], value
 
 
+def headers(it):
+    """each header compiles alone, twice, without warnings, as C and as C++"""
+    include = it.under(it.prefix / 'include')
+    roots = [include, include / 'pekoe/wkt']
+    flags = it.pkg_config('--cflags')
+    jobs = []
+    for path in sorted(include.rglob('*.h')):
+        root = roots[1] if roots[1] in path.parents else roots[0]
+        source = f'#include <{path.relative_to(root)}>\n' * 2
+        for language in (['cc', '-xc', '-std=c11', '-Wstrict-prototypes'],
+                         ['c++', '-xc++', '-std=c++11']):
+            jobs.append((source, [*language, '-Wall', '-Wextra', '-Werror', '-fsyntax-only',
+                                  *flags, '-']))
+    assert len(jobs) > 10, jobs
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda job: run(*job[1], input=job[0]), jobs))
+
+
 def shared(it):
     """a program builds against the shared library and runs"""
     assert 'hello' in it.program('shared', *it.pkg_config('--libs'))
@@ -100,7 +123,7 @@ def static(it):
     assert 'hello' in it.program('static', *libraries)
 
 
-CASES = [files_are_there, soname, no_build_paths, variables, shared, static]
+CASES = [files_are_there, soname, no_build_paths, variables, headers, shared, static]
 
 
 def main():

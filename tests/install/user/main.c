@@ -10,8 +10,11 @@
 
 static void greet(void *loop)
 {
+    Google__Protobuf__Timestamp when = GOOGLE__PROTOBUF__TIMESTAMP__INIT;
     User__Hello hello = USER__HELLO__INIT;
+    when.seconds = 1;
     hello.name = (char *) "loop";
+    hello.when = &when;
     printf("hello from the %s, %zu bytes\n", hello.name,
            protobuf_c_message_get_packed_size(&hello.base));
     pk_loop_stop(loop);
