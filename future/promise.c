@@ -134,6 +134,10 @@ static void cancel_pending(pk_pending *pending, const pk_status *status)
         promise->outcome = pk_failed_with(status);
         return;
     }
+    if (promise->token) {
+        settle(promise, pk_done(NULL));
+        return;
+    }
     void (*abandon)(void *arg) = promise->abandon;
     promise->abandon = NULL;
     settle(promise, pk_failed_with(status));

@@ -69,6 +69,7 @@ struct pk_promise {
     uint8_t state; /* pk_promise_state */
     bool consumer; /* somebody holds the future, or a bridge holds this for its consumer */
     bool pinned;   /* holds a pin of its scope */
+    bool token;    /* that its scope is cancelled is what it waits for: then it is done */
 };
 
 /*

@@ -1,0 +1,366 @@
+/*
+ * A server's call: memory, deadline, end. Read from pk_call_open to release_call: that is its life.
+ *
+ * Ending happens in one place, pk_call_end, whatever the reason. The clean-up functions of
+ * pk_call_on_end run when the handler's own future has settled, so that no step of the handler
+ * finds its things gone; cancelling the scope makes that happen in the same turn.
+ */
+#include "handlers/call.h"
+
+#include "core/status.h"
+#include "handlers/router.h"
+
+#include <assert.h>
+#include <stdarg.h>
+
+static const pk_status ended_normally = {
+    PK_CANCELLED, {(const uint8_t *) "the call has ended", 18}, {NULL, 0}};
+static const pk_status deadline_passed = {
+    PK_DEADLINE_EXCEEDED, {(const uint8_t *) "deadline exceeded", 17}, {NULL, 0}};
+static const pk_status cancelled_by_application = {
+    PK_CANCELLED, {(const uint8_t *) "cancelled by the application", 28}, {NULL, 0}};
+
+static void change_state(pk_call *call, pk_call_state next)
+{
+    assert(next > call->state);
+    call->state = next;
+}
+
+/* ---- Life ---- */
+
+static void deadline_fired(pk_timer *timer);
+
+static void *allocate_in_call(void *call, size_t size)
+{
+    return pk_arena_get(&((pk_call *) call)->scope.arena, size);
+}
+
+static void free_in_call(void *call, void *block)
+{
+}
+
+pk_call *pk_call_open(struct pk_router *router, pk_exchange *exchange, const pk_head *head,
+                      const pk_protocol *protocol)
+{
+    pk_loop *loop = exchange->loop;
+    pk_call *call = pk_memory_get(&loop->memory, sizeof *call);
+    if (!call)
+        return NULL;
+    pk_scope_init(&call->scope, &loop->memory, &pk_loop_host, loop, 0);
+    call->state = PK_CALL_RECEIVING;
+    call->settling = false;
+    call->answered = false;
+    call->abandoned = false;
+    call->exchange = exchange;
+    call->loop = loop;
+    call->router = router;
+    call->method = NULL;
+    call->impl = NULL;
+    call->self = NULL;
+    call->protocol = protocol;
+    call->reply_protocol = protocol;
+    call->request = NULL;
+    call->fail = pk_call_answer_status;
+    call->encoding = router->encoding;
+    call->encoding.arena = &call->scope.arena;
+    call->metadata = pk_metadata_over(head->fields, head->count, &call->scope.arena);
+    pk_metadata_init(&call->headers, &call->scope.arena);
+    pk_metadata_init(&call->trailers, &call->scope.arena);
+    call->head = head;
+    call->deadline.place = 0;
+    call->deadline.fire = deadline_fired;
+    call->due = UINT64_MAX;
+    call->end_entries = NULL;
+    call->cancelled = NULL;
+    call->allocator = (ProtobufCAllocator){allocate_in_call, free_in_call, call};
+    call->path = NULL;
+    /* Without a compressor known yet; the router sets it after negotiation. */
+    pk_body_reader_init(&call->body, protocol, call->encoding.marshalling, &call->scope.arena, NULL,
+                        router->receive_limit, PK_BODY_REQUEST);
+    router->open_calls++;
+    return call;
+}
+
+static void release_call(pk_scope *scope)
+{
+    pk_call *call = (pk_call *) scope;
+    call->router->open_calls--;
+    pk_memory *memory = scope->arena.memory;
+    pk_arena_done(&scope->arena);
+    pk_memory_put(memory, call, sizeof *call);
+}
+
+void pk_call_handling(pk_call *call)
+{
+    change_state(call, PK_CALL_HANDLING);
+    call->settling = true;
+}
+
+/* ---- The response ---- */
+
+const pk_status *pk_call_map_failure(pk_call *call, const pk_status *status)
+{
+    pk_router *router = call->router;
+    if (!router->error_handler)
+        return status;
+    struct pk_current outer = pk_call_enter(call);
+    const pk_status *mapped = router->error_handler(router->error_self, call, status);
+    pk_call_leave(outer);
+    return mapped && mapped->code != PK_OK ? mapped : status;
+}
+
+void pk_call_answer(pk_call *call, const pk_outcome *outcome)
+{
+    if (!pk_call_is_open(call))
+        return;
+    const pk_protocol *protocol = call->reply_protocol;
+    pk_reply reply;
+    pk_code code = protocol->reply_unary(protocol, &call->encoding, outcome, &reply);
+    if (PK_UNLIKELY(call->scope.arena.exhausted)) {
+        pk_buffer_unref(reply.body);
+        pk_protocol_reply_no_memory(protocol, &reply);
+        code = PK_RESOURCE_EXHAUSTED;
+    }
+    call->answered = true;
+    call->exchange->ops->reply_strict(call->exchange, &reply);
+    pk_call_end(call, code == PK_OK ? NULL : outcome->status ? outcome->status : &ended_normally);
+}
+
+void pk_call_answer_status(pk_call *call, const pk_status *status)
+{
+    pk_outcome outcome = {.type = call->method ? call->method->reply : NULL,
+                          .status = status,
+                          .headers = &call->headers,
+                          .trailers = &call->trailers};
+    pk_call_answer(call, &outcome);
+}
+
+/* ---- The end ---- */
+
+/* Clean-up functions, newest first. One may add none: the call has ended. */
+static void run_end_entries(pk_call *call)
+{
+    struct pk_current outer = pk_call_enter(call);
+    while (call->end_entries) {
+        struct pk_call_end_entry *entry = call->end_entries;
+        call->end_entries = entry->next;
+        entry->fn(entry->arg);
+    }
+    pk_call_leave(outer);
+}
+
+void pk_call_end(pk_call *call, const pk_status *status)
+{
+    if (!pk_call_is_open(call))
+        return;
+    change_state(call, PK_CALL_ENDED);
+    pk_timer_stop(call->loop, &call->deadline);
+    pk_body_reader_done(&call->body);
+    if (PK_UNLIKELY(call->cancelled && !call->abandoned))
+        (void) pk_promise_fail_with(pk_steal(&call->cancelled), &ended_normally);
+    if (status && call->settling) {
+        /* The caller's status may not last as long as the steps that will be told. */
+        call->end_status = pk_status_copy(&call->scope.arena, status);
+        pk_scope_cancel(&call->scope, &call->end_status);
+    } else {
+        pk_scope_cancel(&call->scope, &ended_normally);
+    }
+    if (PK_UNLIKELY(call->cancelled != NULL))
+        pk_promise_unref(pk_steal(&call->cancelled));
+    if (!call->settling)
+        run_end_entries(call);
+}
+
+void pk_call_settled(pk_call *call)
+{
+    call->settling = false;
+    if (!pk_call_is_open(call))
+        run_end_entries(call);
+}
+
+void pk_call_on_cancelled(pk_exchange *exchange, const pk_status *why)
+{
+    pk_call *call = exchange->user;
+    call->abandoned = true;
+    pk_call_end(call, why);
+}
+
+void pk_call_on_closed(pk_exchange *exchange)
+{
+    static const pk_status lost = {
+        PK_UNAVAILABLE, {(const uint8_t *) "the connection was lost", 23}, {NULL, 0}};
+    pk_call *call = exchange->user;
+    if (pk_call_is_open(call)) {
+        call->abandoned = true;
+        pk_call_end(call, &lost);
+    }
+    change_state(call, PK_CALL_CLOSED);
+    /* The head's fields go with the exchange. */
+    call->exchange = NULL;
+    call->head = NULL;
+    call->metadata = pk_metadata_over(NULL, 0, &call->scope.arena);
+    pk_scope_release(&call->scope, release_call);
+}
+
+/* ---- Deadline and cancel ---- */
+
+static void drop_token(void *arg)
+{
+}
+
+bool pk_call_set_deadline(pk_call *call, uint64_t nanoseconds)
+{
+    uint64_t now = pk_loop_now(call->loop);
+    call->due = nanoseconds < UINT64_MAX - now ? now + nanoseconds : UINT64_MAX - 1;
+    return pk_timer_start_at(call->loop, &call->deadline, call->due) == 0;
+}
+
+/* An end that the handler did not ask for, with an answer to the peer. */
+static void break_off(pk_call *call, const pk_status *status)
+{
+    if (!pk_call_is_open(call))
+        return;
+    call->abandoned = true;
+    call->fail(call, status);
+}
+
+static void deadline_fired(pk_timer *timer)
+{
+    break_off((pk_call *) ((char *) timer - offsetof(pk_call, deadline)), &deadline_passed);
+}
+
+void pk_call_cancel(pk_call *call)
+{
+    break_off(call, &cancelled_by_application);
+}
+
+int pk_call_on_end(pk_call *call, void (*fn)(void *arg), void *arg)
+{
+    if (!pk_call_is_open(call))
+        return PK_ERR_STATE;
+    struct pk_call_end_entry *entry = pk_arena_try(&call->scope.arena, sizeof *entry);
+    if (!entry)
+        return PK_ERR_NOMEM;
+    *entry = (struct pk_call_end_entry){call->end_entries, fn, arg};
+    call->end_entries = entry;
+    return 0;
+}
+
+pk_future pk_call_cancelled(pk_call *call)
+{
+    pk_scope *scope = &call->scope;
+    if (!pk_call_is_open(call))
+        return call->abandoned ? pk_done(NULL) : pk_failed_with(&ended_normally);
+    pk_promise *token = pk_promise_new(scope);
+    if (!token)
+        return pk_promise_future(NULL);
+    token->token = true;
+    if (!call->cancelled)
+        call->cancelled = token;
+    else
+        pk_promise_on_abandon(token, drop_token, NULL);
+    return pk_promise_future(token);
+}
+
+/* ---- What handlers ask ---- */
+
+void *pk_call_alloc(pk_call *call, size_t size)
+{
+    return pk_arena_zeroed(&call->scope.arena, size);
+}
+
+char *pk_call_printf(pk_call *call, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    char *text = pk_arena_vprintf(&call->scope.arena, format, arguments);
+    va_end(arguments);
+    return text;
+}
+
+char *pk_call_copy(pk_call *call, const void *bytes, size_t length)
+{
+    return pk_arena_copy(&call->scope.arena, bytes, length);
+}
+
+ProtobufCAllocator *pk_call_allocator(pk_call *call)
+{
+    return &call->allocator;
+}
+
+pk_scope *pk_call_scope(pk_call *call)
+{
+    return &call->scope;
+}
+
+pk_loop *pk_call_loop(pk_call *call)
+{
+    return call->loop;
+}
+
+pk_future pk_failed(pk_call *call, pk_code code, const char *format, ...)
+{
+    assert(code != PK_OK);
+    va_list arguments;
+    va_start(arguments, format);
+    pk_status *status = pk_arena_get(&call->scope.arena, sizeof *status);
+    *status = pk_status_print_list(&call->scope.arena, code, format, arguments);
+    va_end(arguments);
+    return pk_failed_with(status);
+}
+
+pk_future pk_failed_status(pk_call *call, const pk_status *status)
+{
+    assert(status->code != PK_OK);
+    pk_status *copy = pk_arena_get(&call->scope.arena, sizeof *copy);
+    *copy = pk_status_copy(&call->scope.arena, status);
+    return pk_failed_with(copy);
+}
+
+pk_future pk_unimplemented(pk_call *call)
+{
+    return pk_failed(call, PK_UNIMPLEMENTED, "%s is not implemented", pk_call_method(call));
+}
+
+pk_future pk_call_offload(pk_call *call, const void *(*work)(void *arg), void *arg)
+{
+    return pk_offload(&call->scope, work, arg);
+}
+
+uint64_t pk_call_time_left(const pk_call *call)
+{
+    if (call->due == UINT64_MAX)
+        return UINT64_MAX;
+    uint64_t now = pk_loop_now(call->loop);
+    return call->due > now ? call->due - now : 0;
+}
+
+const char *pk_call_method(const pk_call *call)
+{
+    return call->path;
+}
+
+const char *pk_call_peer(const pk_call *call)
+{
+    return call->exchange ? call->exchange->peer : "closed";
+}
+
+const pk_metadata *pk_call_metadata(pk_call *call)
+{
+    return &call->metadata;
+}
+
+pk_metadata *pk_call_headers(pk_call *call)
+{
+    return &call->headers;
+}
+
+pk_metadata *pk_call_trailers(pk_call *call)
+{
+    return &call->trailers;
+}
+
+void pk_call_set_compress_min_bytes(pk_call *call, size_t min_bytes)
+{
+    call->encoding.compress_min_bytes = min_bytes;
+}

@@ -1,0 +1,123 @@
+/*
+ * The inside of a server's call: what the router makes, the four styles drive, and one state
+ * machine ends.
+ *
+ * A call is *ended* for its handler once its response was handed down or nobody waits for one; its
+ * memory stays until the exchange has closed (the response's fields lie in there) and until no
+ * promise or worker needs it.
+ */
+#ifndef PEKOE_HANDLERS_CALL_H
+#define PEKOE_HANDLERS_CALL_H
+
+#include <pekoe/generated.h>
+
+#include "core/loop.h"
+#include "future/promise.h"
+#include "marshalling/protocol.h"
+
+struct pk_router;
+
+typedef enum pk_call_state {
+    PK_CALL_RECEIVING, /* the request is coming in; no handler has been asked */
+    PK_CALL_HANDLING,  /* the handler works */
+    PK_CALL_ENDED,     /* answered, or nobody waits any more */
+    PK_CALL_CLOSED,    /* the exchange is gone as well */
+} pk_call_state;
+
+struct pk_call_end_entry {
+    struct pk_call_end_entry *next;
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+struct pk_call {
+    pk_scope scope;        /* first: the arena, and the way back from it */
+    pk_call_state state;   /* changed by call.c's change_state alone */
+    bool settling;         /* the handler's future has yet to settle */
+    bool answered;         /* the exchange was given a response */
+    bool abandoned;        /* nobody waits for the response: cancelled, deadline, lost */
+    pk_exchange *exchange; /* NULL once closed */
+    pk_loop *loop;
+    struct pk_router *router;
+    const pk_method *method; /* NULL for a generic call */
+    const void *impl;
+    void *self;
+    const pk_protocol *protocol; /* of the request */
+    const pk_protocol *reply_protocol;
+    const void *request; /* the message, once decoded; in the call */
+    /* Answers with a failure, as far as the response has come; set by the style. */
+    void (*fail)(pk_call *call, const pk_status *status);
+    pk_encoding encoding;
+    pk_body_reader body;
+    pk_metadata metadata; /* the request's */
+    pk_metadata headers;  /* the response's */
+    pk_metadata trailers; /* the response's */
+    const pk_head *head;  /* the request's; until the exchange is closed */
+    pk_timer deadline;
+    uint64_t due; /* of pk_loop_now; UINT64_MAX: no deadline */
+    pk_status end_status;
+    struct pk_call_end_entry *end_entries;
+    pk_promise *cancelled; /* the producer's end of pk_call_cancelled; NULL until asked for */
+    ProtobufCAllocator allocator;
+    const char *path; /* ends in NUL; the method's, or a copy in the call */
+};
+
+/*
+ * A call for an accepted head. NULL without memory. The caller installs the exchange's events (see
+ * pk_call_events_of) before anything else can happen.
+ */
+pk_call *pk_call_open(struct pk_router *router, pk_exchange *exchange, const pk_head *head,
+                      const pk_protocol *protocol);
+
+/* Arms the deadline, `nanoseconds` from now. False without memory. */
+PK_NODISCARD bool pk_call_set_deadline(pk_call *call, uint64_t nanoseconds);
+
+/* ---- For the styles ---- */
+
+/* The handler is about to be asked. */
+void pk_call_handling(pk_call *call);
+
+/* Whether the response can still be made. */
+static inline bool pk_call_is_open(const pk_call *call)
+{
+    return call->state <= PK_CALL_HANDLING;
+}
+
+/*
+ * Answers with the whole response at once and ends the call. The outcome's status, where not OK, is
+ * what the handler's pending futures resolve with.
+ */
+void pk_call_answer(pk_call *call, const pk_outcome *outcome);
+
+/* The same for a failure without a message. */
+void pk_call_answer_status(pk_call *call, const pk_status *status);
+
+/*
+ * Ends the call for its handler: what is pending resolves with `status`, clean-up runs. NULL means
+ * that it was answered OK. Nothing happens to a call that has ended.
+ */
+void pk_call_end(pk_call *call, const pk_status *status);
+
+/* The handler's future has settled; what waited for that runs. */
+void pk_call_settled(pk_call *call);
+
+/* What an application's failure is sent as: the router's error handler is asked. */
+const pk_status *pk_call_map_failure(pk_call *call, const pk_status *status);
+
+/* Events that all styles share. */
+void pk_call_on_cancelled(pk_exchange *exchange, const pk_status *why);
+void pk_call_on_closed(pk_exchange *exchange);
+
+/* Makes `scope` current while handler code runs. */
+static inline struct pk_current pk_call_enter(pk_call *call)
+{
+    struct pk_current outer = pk_current;
+    pk_current = (struct pk_current){.scope = &call->scope};
+    return outer;
+}
+static inline void pk_call_leave(struct pk_current outer)
+{
+    pk_current = outer;
+}
+
+#endif

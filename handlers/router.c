@@ -1,0 +1,342 @@
+/* Services, the path table, and the checks of a request's head: see router.h. */
+#include "handlers/router.h"
+
+#include "core/status.h"
+#include "handlers/call.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* ---- The path table ---- */
+
+/* Eight bytes at a time; paths are short and the table is asked once per call. */
+static uint32_t hash_path(const uint8_t *bytes, size_t length)
+{
+    uint64_t hash = 0x9E3779B97F4A7C15u ^ length;
+    while (length >= 8) {
+        uint64_t word;
+        memcpy(&word, bytes, 8);
+        hash = (hash ^ word) * 0xFF51AFD7ED558CCDu;
+        hash ^= hash >> 32;
+        bytes += 8;
+        length -= 8;
+    }
+    uint64_t word = 0;
+    memcpy(&word, bytes, length);
+    hash = (hash ^ word) * 0xFF51AFD7ED558CCDu;
+    return (uint32_t) (hash >> 32);
+}
+
+/* The path's place: taken by its method, or free. */
+static struct pk_route *place_of(struct pk_route *routes, size_t capacity, const uint8_t *path,
+                                 size_t length, uint32_t hash)
+{
+    size_t place = hash & (capacity - 1);
+    while (routes[place].method) {
+        const pk_method *method = routes[place].method;
+        if (routes[place].hash == hash && method->path_length == length &&
+            memcmp(method->path, path, length) == 0)
+            break;
+        place = (place + 1) & (capacity - 1);
+    }
+    return &routes[place];
+}
+
+static const struct pk_route *find(const pk_router *router, pk_slice path)
+{
+    if (router->route_count == 0)
+        return NULL;
+    const struct pk_route *route = place_of(router->routes, router->route_capacity, path.bytes,
+                                            path.length, hash_path(path.bytes, path.length));
+    return route->method ? route : NULL;
+}
+
+/* Room for `more` routes at a load of one half. */
+static int grow_routes(pk_router *router, size_t more)
+{
+    size_t capacity = router->route_capacity ? router->route_capacity : 16;
+    while (capacity < 2 * (router->route_count + more))
+        capacity *= 2;
+    if (capacity == router->route_capacity)
+        return 0;
+    pk_memory *memory = &router->loop->memory;
+    struct pk_route *routes = pk_memory_get(memory, capacity * sizeof *routes);
+    if (!routes)
+        return PK_ERR_NOMEM;
+    memset(routes, 0, capacity * sizeof *routes);
+    for (size_t i = 0; i < router->route_capacity; i++) {
+        const struct pk_route *old = &router->routes[i];
+        if (old->method)
+            *place_of(routes, capacity, (const uint8_t *) old->method->path,
+                      old->method->path_length, old->hash) = *old;
+    }
+    pk_memory_put(memory, router->routes, router->route_capacity * sizeof *routes);
+    router->routes = routes;
+    router->route_capacity = capacity;
+    return 0;
+}
+
+static int grow_services(pk_router *router)
+{
+    if (router->service_count < router->service_capacity)
+        return 0;
+    size_t capacity = router->service_capacity ? 2 * router->service_capacity : 4;
+    pk_memory *memory = &router->loop->memory;
+    struct pk_registration *services = pk_memory_get(memory, capacity * sizeof *services);
+    if (!services)
+        return PK_ERR_NOMEM;
+    if (router->service_count > 0)
+        memcpy(services, router->services, router->service_count * sizeof *services);
+    pk_memory_put(memory, router->services, router->service_capacity * sizeof *services);
+    router->services = services;
+    router->service_capacity = capacity;
+    return 0;
+}
+
+int pk_router_add(pk_router *router, const pk_service *service, const void *impl, void *self)
+{
+    pk_assert_owner(router->loop);
+    int r = grow_routes(router, service->method_count);
+    if (r == 0)
+        r = grow_services(router);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < service->method_count; i++) {
+        const pk_method *method = &service->methods[i];
+        if (find(router, (pk_slice){(const uint8_t *) method->path, method->path_length}))
+            return PK_ERR_EXISTS;
+    }
+    for (size_t i = 0; i < service->method_count; i++) {
+        const pk_method *method = &service->methods[i];
+        const uint8_t *path = (const uint8_t *) method->path;
+        uint32_t hash = hash_path(path, method->path_length);
+        *place_of(router->routes, router->route_capacity, path, method->path_length, hash) =
+            (struct pk_route){method, hash, impl, self};
+        router->route_count++;
+    }
+    router->services[router->service_count++] = (struct pk_registration){service, impl, self};
+    return 0;
+}
+
+int pk_router_concat(pk_router *router, const pk_router *other)
+{
+    /* All or nothing: look for taken paths first. */
+    for (size_t i = 0; i < other->route_capacity; i++) {
+        const pk_method *method = other->routes[i].method;
+        if (method && find(router, (pk_slice){(const uint8_t *) method->path, method->path_length}))
+            return PK_ERR_EXISTS;
+    }
+    int r = grow_routes(router, other->route_count);
+    for (size_t i = 0; r == 0 && i < other->service_count; i++) {
+        const struct pk_registration *added = &other->services[i];
+        r = pk_router_add(router, added->service, added->impl, added->self);
+    }
+    return r;
+}
+
+/* ---- Life ---- */
+
+static void free_marshalling(void *part)
+{
+    pk_marshalling *marshalling = part;
+    pk_memory *memory = marshalling->memory;
+    pk_marshalling_done(marshalling);
+    pk_memory_put(memory, marshalling, sizeof *marshalling);
+}
+
+/* The loop's, made at the first need. NULL without memory. */
+static pk_marshalling *marshalling_of(pk_loop *loop)
+{
+    if (!loop->parts[PK_LOOP_MARSHALLING].part) {
+        pk_marshalling *marshalling = pk_memory_get(&loop->memory, sizeof *marshalling);
+        if (!marshalling)
+            return NULL;
+        pk_marshalling_init(marshalling, &loop->memory, &loop->buffers);
+        loop->parts[PK_LOOP_MARSHALLING].part = marshalling;
+        loop->parts[PK_LOOP_MARSHALLING].free = free_marshalling;
+    }
+    return loop->parts[PK_LOOP_MARSHALLING].part;
+}
+
+int pk_router_new(pk_router **ret_router, pk_loop *loop, const pk_router_opts *opts_in)
+{
+    pk_router_opts opts = {.size = sizeof opts};
+    if (opts_in)
+        memcpy(&opts, opts_in, opts_in->size < sizeof opts ? opts_in->size : sizeof opts);
+    pk_marshalling *marshalling = marshalling_of(loop);
+    pk_router *router = marshalling ? pk_memory_get(&loop->memory, sizeof *router) : NULL;
+    if (!router)
+        return PK_ERR_NOMEM;
+    *router = (pk_router){
+        .loop = loop,
+        .protocols = PK_PROTOCOLS_GRPC | (opts.grpc_web ? PK_PROTOCOLS_GRPC_WEB : 0),
+        .receive_limit = opts.receive_limit ? opts.receive_limit : PK_RECEIVE_LIMIT_DEFAULT,
+        .encoding = {.marshalling = marshalling,
+                     .codec = &pk_codec_proto,
+                     .compressors = &pk_compressor_set_default,
+                     .compress_min_bytes = opts.compress_all ? 0
+                                           : opts.compress_min_bytes
+                                               ? opts.compress_min_bytes
+                                               : PK_COMPRESS_MIN_BYTES_DEFAULT,
+                     .send_limit = opts.send_limit},
+    };
+    *ret_router = router;
+    return 0;
+}
+
+pk_router *pk_router_free(pk_router *router)
+{
+    if (!router)
+        return NULL;
+    pk_assert_owner(router->loop);
+    assert(router->open_calls == 0 && "a router is freed after the last of its calls");
+    pk_memory *memory = &router->loop->memory;
+    pk_memory_put(memory, router->routes, router->route_capacity * sizeof *router->routes);
+    pk_memory_put(memory, router->services, router->service_capacity * sizeof *router->services);
+    pk_memory_put(memory, router, sizeof *router);
+    return NULL;
+}
+
+void pk_router_set_error_handler(pk_router *router, pk_error_handler *handler, void *self)
+{
+    router->error_handler = handler;
+    router->error_self = self;
+}
+
+/* ---- Heads ---- */
+
+static void nothing_to_close(pk_exchange *exchange)
+{
+}
+
+/* Answers an exchange for which there is no call. */
+static void answer_bare(pk_exchange *exchange, const pk_reply *reply)
+{
+    static const pk_exchange_events no_events = {.on_closed = nothing_to_close};
+    exchange->events = &no_events;
+    exchange->ops->reply_strict(exchange, reply);
+}
+
+/* The protocol of a request, or NULL after it was answered. */
+static const pk_protocol *protocol_of(pk_router *router, pk_exchange *exchange, const pk_head *head)
+{
+    static const pk_field allow_post = {PK_SLICE("allow"), PK_SLICE("POST"), 0, false};
+    pk_slice verb = pk_head_value(head, PK_FIELD_METHOD);
+    pk_reply reply = {.http_status = 405, .fields = &allow_post, .field_count = 1};
+    if (PK_LIKELY(verb.length == 4 && memcmp(verb.bytes, "POST", 4) == 0)) {
+        const pk_protocol *protocol =
+            pk_protocol_for(pk_head_value(head, PK_FIELD_CONTENT_TYPE), router->protocols);
+        if (PK_LIKELY(protocol != NULL))
+            return protocol;
+        pk_protocol_reply_unsupported(router->encoding.marshalling, &reply);
+    }
+    answer_bare(exchange, &reply);
+    return NULL;
+}
+
+/* Opens the call of an exchange, answering where there is none to be had: then NULL. */
+static pk_call *open_call(pk_router *router, pk_exchange *exchange, const pk_head *head)
+{
+    const pk_protocol *protocol = protocol_of(router, exchange, head);
+    if (!protocol)
+        return NULL;
+    pk_call *call = pk_call_open(router, exchange, head, protocol);
+    if (!call) {
+        pk_reply reply;
+        pk_protocol_reply_no_memory(protocol, &reply);
+        answer_bare(exchange, &reply);
+        return NULL;
+    }
+    static const pk_exchange_events only_the_end = {.on_cancelled = pk_call_on_cancelled,
+                                                    .on_closed = pk_call_on_closed};
+    exchange->events = &only_the_end;
+    exchange->user = call;
+    call->path = "";
+    if (PK_UNLIKELY(!protocol->trailers_in_body))
+        return call;
+    call->reply_protocol = pk_protocol_of_reply(protocol, pk_head_value(head, PK_FIELD_ACCEPT));
+    return call;
+}
+
+/* What the head says of encodings and time. False: the call was answered. */
+static bool settle_terms(pk_router *router, pk_call *call, const pk_head *head)
+{
+    pk_negotiation negotiation;
+    pk_status status;
+    if (PK_UNLIKELY(pk_negotiate(router->encoding.marshalling, router->encoding.compressors, head,
+                                 &call->scope.arena, &negotiation, &status) < 0)) {
+        call->encoding.tell_encodings = true;
+        pk_call_answer_status(call, &status);
+        return false;
+    }
+    call->encoding.compressor = negotiation.outgoing;
+    call->body.incoming = negotiation.incoming;
+    pk_slice timeout = pk_head_value(head, PK_FIELD_GRPC_TIMEOUT);
+    if (!timeout.bytes)
+        return true;
+    uint64_t nanoseconds;
+    if (PK_UNLIKELY(pk_timeout_parse(timeout, &nanoseconds) < 0)) {
+        int shown = timeout.length < 100 ? (int) timeout.length : 100;
+        status = pk_status_print(&call->scope.arena, PK_INTERNAL, "malformed grpc-timeout \"%.*s\"",
+                                 shown, (const char *) timeout.bytes);
+        pk_call_answer_status(call, &status);
+        return false;
+    }
+    if (PK_UNLIKELY(!pk_call_set_deadline(call, nanoseconds))) {
+        pk_call_answer_status(call, &pk_status_no_memory);
+        return false;
+    }
+    return true;
+}
+
+static void answer_unknown(pk_call *call, pk_slice path)
+{
+    int shown = path.length < 256 ? (int) path.length : 256;
+    pk_status status = pk_status_print(&call->scope.arena, PK_UNIMPLEMENTED, "no method %.*s here",
+                                       shown, (const char *) path.bytes);
+    pk_call_answer_status(call, &status);
+}
+
+/* The route of a path; the fallback's where no service has it; NULL where there is none. */
+static const struct pk_route *route_of(const pk_router *router, pk_slice path)
+{
+    const struct pk_route *route = find(router, path);
+    return PK_LIKELY(route != NULL) || !router->fallback.method ? route : &router->fallback;
+}
+
+static void accept_exchange(void *self, pk_exchange *exchange, const pk_head *head, bool ended)
+{
+    pk_router *router = self;
+    pk_call *call = open_call(router, exchange, head);
+    if (PK_UNLIKELY(!call))
+        return;
+    pk_slice path = pk_head_value(head, PK_FIELD_PATH);
+    const struct pk_route *route = route_of(router, path);
+    if (PK_UNLIKELY(!route)) {
+        answer_unknown(call, path);
+        return;
+    }
+    call->method = route->method;
+    call->impl = route->impl;
+    call->self = route->self;
+    call->path = route->method->path;
+    if (PK_UNLIKELY(!call->path)) { /* the fallback takes any path, and raw bytes */
+        call->path = pk_call_copy(call, path.bytes, path.length);
+        call->encoding.codec = &pk_codec_bytes;
+    }
+    if (PK_LIKELY(settle_terms(router, call, head)))
+        route->method->serve(call, ended);
+}
+
+static void refuse_exchange(void *self, pk_exchange *exchange, const pk_head *head, bool ended,
+                            const pk_status *why)
+{
+    pk_call *call = open_call(self, exchange, head);
+    if (call)
+        pk_call_answer_status(call, why);
+}
+
+pk_acceptor pk_router_acceptor(pk_router *router)
+{
+    return (pk_acceptor){.accept = accept_exchange, .refuse = refuse_exchange, .self = router};
+}

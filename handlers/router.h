@@ -1,0 +1,57 @@
+/*
+ * The router: finds a call's method and refuses what can be refused by its head.
+ *
+ * It is the acceptor of a server's exchanges. One router serves one loop. Order of the checks: verb
+ * (405), content-type (415), path (UNIMPLEMENTED), grpc-encoding (UNIMPLEMENTED), grpc-timeout
+ * (INTERNAL); then the method's own `serve` takes the call.
+ */
+#ifndef PEKOE_HANDLERS_ROUTER_H
+#define PEKOE_HANDLERS_ROUTER_H
+
+#include <pekoe/generated.h>
+
+#include "core/exchange.h"
+#include "marshalling/protocol.h"
+
+struct pk_route {
+    const pk_method *method; /* NULL: the place in the table is free */
+    uint32_t hash;
+    const void *impl;
+    void *self;
+};
+
+/* A service as it was added. */
+struct pk_registration {
+    const pk_service *service;
+    const void *impl;
+    void *self;
+};
+
+struct pk_router {
+    pk_loop *loop;
+    struct pk_route *routes; /* open addressing; the capacity is a power of two */
+    size_t route_count, route_capacity;
+    struct pk_registration *services;
+    size_t service_count, service_capacity;
+    struct pk_route fallback; /* for paths that no service has; see unary/generic.c */
+    pk_generic_handler *generic;
+    pk_error_handler *error_handler;
+    void *error_self;
+    unsigned protocols;   /* PK_PROTOCOLS_* that are switched on */
+    size_t receive_limit; /* bytes of one message */
+    pk_encoding encoding; /* what each call starts with */
+    size_t open_calls;
+};
+
+/* What a transport hands new exchanges to. */
+pk_acceptor pk_router_acceptor(pk_router *router);
+
+/* The services in the order in which they were added (for reflection). */
+static inline const struct pk_registration *pk_router_services(const pk_router *router,
+                                                               size_t *ret_count)
+{
+    *ret_count = router->service_count;
+    return router->services;
+}
+
+#endif

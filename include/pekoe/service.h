@@ -1,0 +1,69 @@
+/*
+ * Services and how they are put together.
+ *
+ * A router holds services and finds the method of a call by its path. A server has one
+ * (pk_server_router); tests drive one without a socket (testing.h). Routers compose: concat adds
+ * all that another holds, and a generic handler takes what no service answers.
+ */
+#ifndef PEKOE_SERVICE_H
+#define PEKOE_SERVICE_H
+
+#include <pekoe/call.h>
+
+PK_BEGIN_DECLS
+
+typedef struct pk_method pk_method;   /* see generated.h */
+typedef struct pk_service pk_service; /* see generated.h */
+typedef struct pk_reader pk_reader;   /* see stream.h */
+typedef struct pk_writer pk_writer;   /* see stream.h */
+typedef struct pk_router pk_router;
+
+/* Limits and settings of the calls that a router takes. */
+typedef struct pk_router_opts {
+    size_t size;               /* set by PK_ROUTER_OPTS */
+    size_t receive_limit;      /* bytes of one message, decompressed; 0: 4 MiB */
+    size_t send_limit;         /* bytes of one message as sent; 0: none */
+    size_t compress_min_bytes; /* see pk_call_set_compress_min_bytes; 0: 1,024 */
+    bool compress_all;         /* compress_min_bytes is 0 in earnest */
+    bool grpc_web;             /* serve gRPC-Web and gRPC-Web-Text too */
+} pk_router_opts;
+
+#define PK_ROUTER_OPTS(...) (&(pk_router_opts){.size = sizeof(pk_router_opts), ##__VA_ARGS__})
+
+/* A router for calls on that loop. `opts` may be NULL. PK_ERR_NOMEM. */
+PK_API PK_NODISCARD int pk_router_new(pk_router **ret_router, pk_loop *loop,
+                                      const pk_router_opts *opts);
+
+/* No call of its own may be open. Takes NULL; returns NULL. */
+PK_API pk_router *pk_router_free(pk_router *router);
+
+/*
+ * Adds a service. `impl` is the service's generated impl table and `self` what its functions are
+ * given; both are borrowed as long as the router. PK_ERR_EXISTS where one of its paths is taken,
+ * PK_ERR_NOMEM; then nothing was added.
+ */
+PK_API PK_NODISCARD int pk_router_add(pk_router *router, const pk_service *service,
+                                      const void *impl, void *self);
+
+/* Adds all services of another router, which may be freed afterwards. Errors as pk_router_add. */
+PK_API PK_NODISCARD int pk_router_concat(pk_router *router, const pk_router *other);
+
+/*
+ * Handles a unary call of any path that no service has, as raw bytes: `request` is the message as
+ * it came, decompressed, and the value of the future is a pk_slice * (in the call, or living
+ * until the call has ended) that is sent as it is. Without one such calls get UNIMPLEMENTED.
+ */
+typedef pk_future pk_generic_handler(void *self, pk_call *call, pk_slice request);
+PK_API void pk_router_set_generic(pk_router *router, pk_generic_handler *handler, void *self);
+
+/*
+ * Maps a failure of the application before it is sent, as an error handler in one place: returns
+ * the status to send instead (in the call or static), or `status` itself. It is not asked about
+ * failures that pekoe itself reports (limits, framing, deadline, cancel).
+ */
+typedef const pk_status *pk_error_handler(void *self, pk_call *call, const pk_status *status);
+PK_API void pk_router_set_error_handler(pk_router *router, pk_error_handler *handler, void *self);
+
+PK_END_DECLS
+
+#endif
