@@ -18,8 +18,18 @@ struct output {
 static const struct output outputs[] = {
     {".pb-c.h", 2, true, NULL, NULL, {gen_emit_message_header}},
     {".pb-c.c", 2, true, NULL, NULL, {gen_emit_message_source}},
-    {".pekoe.h", 4, false, gen_emit_pekoe_header_opening, gen_emit_pekoe_header_closing, {NULL}},
-    {".pekoe.c", 4, false, gen_emit_pekoe_source_opening, NULL, {NULL}},
+    {".pekoe.h",
+     4,
+     false,
+     gen_emit_pekoe_header_opening,
+     gen_emit_pekoe_header_closing,
+     {gen_emit_types_header, gen_emit_service_header}},
+    {".pekoe.c",
+     4,
+     false,
+     gen_emit_pekoe_source_opening,
+     NULL,
+     {gen_emit_types_source, gen_emit_service_source}},
 };
 
 static void add_output(struct gen_run *run, const struct gen_file *file, const char *ending,

@@ -39,5 +39,11 @@ gen_emitter gen_emit_message_source;
 gen_emitter gen_emit_pekoe_header_opening;
 gen_emitter gen_emit_pekoe_header_closing;
 gen_emitter gen_emit_pekoe_source_opening;
+/* emit_types.c: pk_message_type tables and typed functions. */
+gen_emitter gen_emit_types_header;
+gen_emitter gen_emit_types_source;
+/* emit_service.c: impl tables, method rows, file descriptors. */
+gen_emitter gen_emit_service_header;
+gen_emitter gen_emit_service_source;
 
 #endif

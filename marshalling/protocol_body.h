@@ -92,4 +92,10 @@ PK_NODISCARD int pk_body_reader_keep(pk_body_reader *reader);
  */
 PK_NODISCARD int pk_body_reader_end(pk_body_reader *reader);
 
+/* Bytes of an incomplete message that the reader keeps. */
+static inline size_t pk_body_reader_held(const pk_body_reader *reader)
+{
+    return reader->frames.gathered ? pk_buffer_length(reader->frames.gathered) : 0;
+}
+
 #endif

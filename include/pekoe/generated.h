@@ -5,11 +5,9 @@
 #define PEKOE_GENERATED_H
 
 #include <pekoe/call.h>
-#include <pekoe/message.h>
+#include <pekoe/generated_messages.h>
 #include <pekoe/service.h>
-
-/* Generated code says for which number it was made and does not compile against another. */
-#define PK_GENERATED_ABI 1
+#include <pekoe/stream.h>
 
 PK_BEGIN_DECLS
 
@@ -58,6 +56,7 @@ struct pk_service {
  * request has no body.
  */
 PK_API void pk_serve_unary(pk_call *call, bool ended);
+PK_API void pk_serve_streaming(pk_call *call, bool ended);
 
 /* What a NULL member of an impl table answers. */
 PK_API PK_NODISCARD pk_future pk_unimplemented(pk_call *call);

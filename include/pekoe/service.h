@@ -37,6 +37,10 @@ PK_API PK_NODISCARD int pk_router_new(pk_router **ret_router, pk_loop *loop,
 /* No call of its own may be open. Takes NULL; returns NULL. */
 PK_API pk_router *pk_router_free(pk_router *router);
 
+/* The router of a server (server.h); it lives as long as the server. */
+typedef struct pk_server pk_server;
+PK_API pk_router *pk_server_router(pk_server *server);
+
 /*
  * Adds a service. `impl` is the service's generated impl table and `self` what its functions are
  * given; both are borrowed as long as the router. PK_ERR_EXISTS where one of its paths is taken,

@@ -47,8 +47,8 @@ def main():
     ours = {name for name in symbols if name.startswith('pk_')}
     results = [
         ('the library exports something', [] if symbols else ['nothing']),
-        ('exported names begin with pk_ or google__protobuf__',
-         [n for n in symbols if not n.startswith(('pk_', 'google__protobuf__'))]),
+        ('exported names begin with pk_ or google__protobuf__', 'google_protobuf_',
+         [n for n in symbols if not n.startswith(('pk_', 'google__protobuf__', 'google_protobuf_'))]),
         ('exported symbols are versioned',
          [n for n, version in symbols.items() if not version.startswith('PEKOE_')]),
         ('exported functions are declared in a public header', ours - names),
