@@ -46,11 +46,16 @@ typedef struct pk_frame_reader {
     uint8_t prefix_length; /* bytes of the prefix that are there */
     uint32_t length;       /* of the payload, once the prefix is complete */
     size_t limit;          /* the largest length accepted */
+    uint8_t allowed;       /* bits that may be set in the flags */
+    int error;             /* the first error, for good */
     pk_buffer_pool *pool;  /* borrowed: the loop's */
     pk_buffer *gathered;   /* of a payload that came in pieces; else NULL */
 } pk_frame_reader;
 
-void pk_frame_reader_init(pk_frame_reader *reader, pk_buffer_pool *pool, size_t limit);
+void pk_frame_reader_init(pk_frame_reader *reader, pk_buffer_pool *pool, size_t limit,
+                          uint8_t allowed_flags);
+
+/* Gives back every buffer. The reader may be done more than once. */
 void pk_frame_reader_done(pk_frame_reader *reader);
 
 /*
@@ -63,8 +68,8 @@ PK_NODISCARD int pk_frame_reader_feed(pk_frame_reader *reader, const uint8_t *by
 /*
  * The next frame. 1: *ret_frame is one; its payload is readable until the next call of any function
  * of the reader, or while a reference to its holder is held. 0: more bytes are needed.
- * PK_ERR_LIMIT: the length (pk_frame_reader_length) is above the limit. PK_ERR_NOMEM.
- * After an error the reader gives nothing more.
+ * PK_ERR_MALFORMED: a flag (pk_frame_reader_flags) is not allowed. PK_ERR_LIMIT: the length
+ * (pk_frame_reader_length) is above the limit. PK_ERR_NOMEM. An error stays.
  */
 PK_NODISCARD int pk_frame_reader_next(pk_frame_reader *reader, pk_frame *ret_frame);
 
@@ -80,10 +85,21 @@ static inline size_t pk_frame_reader_left(const pk_frame_reader *reader)
     return (size_t) (reader->end - reader->at);
 }
 
-/* The length that the newest complete prefix announced. */
+/* What the newest complete prefix announced. */
+static inline uint8_t pk_frame_reader_flags(const pk_frame_reader *reader)
+{
+    return reader->prefix[0];
+}
+
 static inline uint32_t pk_frame_reader_length(const pk_frame_reader *reader)
 {
     return reader->length;
+}
+
+/* Bytes of an incomplete frame that the reader holds beside the chunk. */
+static inline size_t pk_frame_reader_held(const pk_frame_reader *reader)
+{
+    return reader->gathered ? pk_buffer_length(reader->gathered) : 0;
 }
 
 /* Whether the bytes so far end inside a frame. */

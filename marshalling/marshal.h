@@ -50,9 +50,15 @@ typedef struct pk_encoding {
     bool tell_encodings;                  /* the reply names the compressors that are known */
 } pk_encoding;
 
+/* The flags of a message's prefix, which are the protocol's to say. */
+typedef struct pk_envelope {
+    uint8_t plain;
+    uint8_t compressed;
+} pk_envelope;
+
 /*
- * The message, with the 5-byte prefix where `enveloped`, in a buffer from the pool; `tail` (may be
- * empty) is laid behind it. For a NULL message nothing but the tail is written; *ret_buffer is NULL
+ * The message, behind its 5-byte prefix where `envelope` is not NULL, in a buffer from the pool;
+ * `tail` (may be empty) is laid behind it. For a NULL message nothing but the tail is written; *ret_buffer is NULL
  * where that is empty. *ret_compressed tells whether the compressor was used: never for a result
  * that is not smaller.
  *
@@ -60,14 +66,14 @@ typedef struct pk_encoding {
  * backup can encode the message, RESOURCE_EXHAUSTED above the send limit or without memory.
  */
 PK_NODISCARD int pk_marshal(const pk_encoding *encoding, const pk_message_type *type,
-                            const void *message, bool enveloped, pk_slice tail,
+                            const void *message, const pk_envelope *envelope, pk_slice tail,
                             pk_buffer **ret_buffer, bool *ret_compressed, pk_status *ret_status);
 
 /*
  * The message as the codec writes it, in a buffer from the pool in front of `tail`, with room for
  * the prefix in front. Negative: PK_ERR_*, and no buffer is held.
  */
-PK_NODISCARD int pk_marshal_to_pool(pk_buffer_pool *pool, pk_memory *memory, const pk_codec *codec,
+PK_NODISCARD int pk_marshal_to_pool(pk_buffer_pool *pool, const pk_codec *codec,
                                     const pk_message_type *type, const void *message, pk_slice tail,
                                     pk_buffer **ret_buffer);
 

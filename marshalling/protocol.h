@@ -7,8 +7,8 @@
  * Server: pk_protocol_for -> pk_negotiate -> pk_body_reader_* -> reply_unary, or head, message...,
  * end. Client: request_head, message... -> pk_body_reader_* -> response_head, response_end.
  *
- * Fields that these functions return are static or in encoding->arena. Where the arena is exhausted
- * afterwards they are not to be used: the caller answers with pk_protocol_reply_no_memory.
+ * Fields that these functions return are static or in encoding->arena. A server's functions that
+ * run out of memory answer with a static RESOURCE_EXHAUSTED instead.
  */
 #ifndef PEKOE_MARSHALLING_PROTOCOL_H
 #define PEKOE_MARSHALLING_PROTOCOL_H
@@ -31,6 +31,7 @@ typedef struct pk_outcome {
     const pk_status *status;     /* NULL: OK */
     const pk_metadata *headers;  /* NULL: none */
     const pk_metadata *trailers; /* NULL: none */
+    unsigned http_status;        /* of a failed call, from pk_body_reader; 0: 200 */
 } pk_outcome;
 
 /* How a streamed response ends. */
@@ -49,18 +50,21 @@ typedef struct pk_request_target {
     uint64_t timeout; /* nanoseconds left; UINT64_MAX: none */
 } pk_request_target;
 
-/* Fields in the arena, or static. */
+/* Fields in the arena, or static; items NULL where memory ran out. */
 typedef struct pk_fields {
     const pk_field *items;
     size_t count;
 } pk_fields;
 
 struct pk_protocol {
-    const char *name;      /* for people: "grpc" */
-    unsigned family;       /* one of PK_PROTOCOLS_* */
-    pk_slice content_type; /* of requests that it sends, and of replies */
-    bool text;             /* the body is base64 */
-    bool trailers_in_body; /* else they are HTTP trailers */
+    const char *name;              /* for people: "grpc" */
+    unsigned family;               /* one of PK_PROTOCOLS_* */
+    pk_slice content_type;         /* of requests that it sends, and of replies */
+    bool text;                     /* the body is base64 */
+    bool trailers_in_body;         /* else they are HTTP trailers */
+    const pk_protocol *other_form; /* base64 for binary and binary for base64; NULL: none */
+    /* Static: content-type, and behind it the status of a reply for which there is no memory. */
+    const pk_field *head_fields;
 
     /* ---- Server ---- */
 
@@ -123,15 +127,24 @@ const pk_protocol *pk_protocol_for(pk_slice content_type, unsigned enabled);
  */
 const pk_protocol *pk_protocol_of_reply(const pk_protocol *protocol, pk_slice accept);
 
+/*
+ * Client side: the protocol that a response's content-type names, in whichever form of the family
+ * the server chose; the body is read with it. NULL where it is of another family.
+ */
+const pk_protocol *pk_protocol_of_response(const pk_protocol *protocol, const pk_head *head);
+
 /* A reply for content-types that nobody speaks: 415 with a short text, which needs the pool. */
 void pk_protocol_reply_unsupported(pk_marshalling *marshalling, pk_reply *ret_reply);
 
 /* RESOURCE_EXHAUSTED made of static parts only: for calls that have no memory to say more. */
 void pk_protocol_reply_no_memory(const pk_protocol *protocol, pk_reply *ret_reply);
 
-/* The protocols that a client speaks. */
+/* Every variant: what the table is made of, and what a client chooses from. */
 extern const pk_protocol pk_protocol_grpc;
+extern const pk_protocol pk_protocol_grpc_proto;
 extern const pk_protocol pk_protocol_grpc_web;
+extern const pk_protocol pk_protocol_grpc_web_proto;
 extern const pk_protocol pk_protocol_grpc_web_text;
+extern const pk_protocol pk_protocol_grpc_web_text_proto;
 
 #endif

@@ -47,8 +47,11 @@ typedef struct pk_body_reader {
     pk_marshalling *marshalling;
     pk_arena *arena; /* the call's: texts and trailers */
     const pk_compressor *incoming;
-    unsigned kind; /* of pk_body_kind */
-    int error;     /* PK_ERR_* once it has failed; `status` says why */
+    size_t limit;
+    unsigned kind;        /* of pk_body_kind */
+    unsigned http_status; /* 400 where the body broke HTTP's side of the bargain, else 0 */
+    int error;            /* PK_ERR_* once it has failed; `status` says why */
+    bool trailers_seen;   /* nothing may follow */
     uint64_t messages;
     pk_frame_reader frames;
     pk_buffer *plain; /* of the message decompressed last */
@@ -92,10 +95,10 @@ PK_NODISCARD int pk_body_reader_keep(pk_body_reader *reader);
  */
 PK_NODISCARD int pk_body_reader_end(pk_body_reader *reader);
 
-/* Bytes of an incomplete message that the reader keeps. */
+/* Bytes that the reader keeps of messages that are not complete: for exchange.hold. */
 static inline size_t pk_body_reader_held(const pk_body_reader *reader)
 {
-    return reader->frames.gathered ? pk_buffer_length(reader->frames.gathered) : 0;
+    return pk_frame_reader_held(&reader->frames);
 }
 
 #endif

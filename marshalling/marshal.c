@@ -1,0 +1,216 @@
+/* Messages into pooled buffers and back: see marshal.h. */
+#include "marshalling/marshal.h"
+
+#include "core/status.h"
+#include "marshalling/frame.h"
+
+#include <string.h>
+
+void pk_marshalling_init(pk_marshalling *marshalling, pk_memory *memory, pk_buffer_pool *buffers)
+{
+    *marshalling = (pk_marshalling){.buffers = buffers, .memory = memory};
+    pk_compressor_pool_init(&marshalling->compressors, memory);
+}
+
+void pk_marshalling_done(pk_marshalling *marshalling)
+{
+    pk_compressor_pool_done(&marshalling->compressors);
+}
+
+/* ---- Encoding ---- */
+
+/* The codec's own memory, copied behind the tail's front: for codecs that cannot write in place. */
+static int copy_marshalled(const pk_codec *codec, const pk_message_type *type, const void *message,
+                           pk_buffer *buffer)
+{
+    pk_memory *memory = buffer->pool->memory;
+    uint8_t *bytes;
+    size_t length;
+    int r = codec->marshal(codec, type, message, memory, &bytes, &length);
+    if (r < 0)
+        return r;
+    r = pk_buffer_prepend(buffer, bytes, length);
+    pk_memory_put(memory, bytes, length);
+    return r;
+}
+
+/* Front to back: the prefix's room, the message, the tail. */
+static int append_message(const pk_codec *codec, const pk_message_type *type, const void *message,
+                          pk_slice tail, pk_buffer *buffer)
+{
+    pk_buffer_rewind_for_append(buffer, PK_FRAME_PREFIX);
+    int r = codec->append(codec, type, message, buffer);
+    return r < 0 ? r : pk_buffer_append(buffer, tail.bytes, tail.length);
+}
+
+/* Back to front: the tail, the message; the prefix will stand in front of it. */
+static int prepend_message(const pk_codec *codec, const pk_message_type *type, const void *message,
+                           pk_slice tail, pk_buffer *buffer)
+{
+    int r = tail.length > 0 ? pk_buffer_prepend(buffer, tail.bytes, tail.length) : 0;
+    if (r < 0)
+        return r;
+    return codec->prepend ? codec->prepend(codec, type, message, buffer)
+                          : copy_marshalled(codec, type, message, buffer);
+}
+
+int pk_marshal_to_pool(pk_buffer_pool *pool, const pk_codec *codec, const pk_message_type *type,
+                       const void *message, pk_slice tail, pk_buffer **ret_buffer)
+{
+    pk_buffer *buffer = pk_buffer_get(pool);
+    if (!buffer)
+        return PK_ERR_NOMEM;
+    int r = codec->append && !codec->prepend ? append_message(codec, type, message, tail, buffer)
+                                             : prepend_message(codec, type, message, tail, buffer);
+    if (PK_UNLIKELY(r < 0)) {
+        pk_buffer_unref(buffer);
+        return r;
+    }
+    *ret_buffer = buffer;
+    return 0;
+}
+
+/* Whether another codec may do better: memory and limits are the same for all. */
+static bool may_try_backup(const pk_codec *codec, const pk_codec *backup, int error)
+{
+    return backup && error != PK_ERR_NOMEM && error != PK_ERR_LIMIT &&
+           strcmp(codec->name, backup->name) != 0;
+}
+
+static int encode(const pk_encoding *encoding, const pk_message_type *type, const void *message,
+                  pk_slice tail, pk_buffer **ret_buffer, pk_status *ret_status)
+{
+    pk_buffer_pool *pool = encoding->marshalling->buffers;
+    int r = pk_marshal_to_pool(pool, encoding->codec, type, message, tail, ret_buffer);
+    if (PK_LIKELY(r == 0))
+        return 0;
+    if (may_try_backup(encoding->codec, encoding->backup, r)) {
+        int second = pk_marshal_to_pool(pool, encoding->backup, type, message, tail, ret_buffer);
+        if (second == 0)
+            return 0;
+    }
+    if (r == PK_ERR_NOMEM)
+        *ret_status = PK_STATUS(PK_RESOURCE_EXHAUSTED, "out of memory while encoding a message");
+    else
+        *ret_status = pk_status_print(
+            encoding->arena, r == PK_ERR_LIMIT ? PK_RESOURCE_EXHAUSTED : PK_INTERNAL,
+            "cannot encode a message as %s with codec %s: %s",
+            type && type->name ? type->name : "bytes", encoding->codec->name, pk_error_text(r));
+    return r;
+}
+
+/*
+ * Replaces the buffer by one with the message compressed, where that is smaller. A compressor that
+ * fails, for want of memory too, leaves the message as it is, which every peer can read.
+ */
+static bool compress(const pk_encoding *encoding, pk_slice tail, pk_buffer **buffer, size_t *length)
+{
+    pk_marshalling *marshalling = encoding->marshalling;
+    pk_buffer *compressed = pk_buffer_get(marshalling->buffers);
+    if (!compressed)
+        return false;
+    pk_buffer_rewind_for_append(compressed, PK_FRAME_PREFIX);
+    pk_slice message = {(*buffer)->start, *length};
+    if (pk_compress(&marshalling->compressors, encoding->compressor, message, *length - 1,
+                    compressed) < 0) {
+        pk_buffer_unref(compressed);
+        return false;
+    }
+    size_t compressed_length = pk_buffer_length(compressed);
+    if (tail.length > 0 && pk_buffer_append(compressed, tail.bytes, tail.length) < 0) {
+        pk_buffer_unref(compressed);
+        return false;
+    }
+    pk_buffer_unref(*buffer);
+    *buffer = compressed;
+    *length = compressed_length;
+    return true;
+}
+
+static int refuse_length(const pk_encoding *encoding, bool compressed, size_t length, size_t limit,
+                         pk_status *ret_status)
+{
+    *ret_status = pk_status_print(encoding->arena, PK_RESOURCE_EXHAUSTED,
+                                  "%smessage of %zu bytes is above the send limit of %zu bytes",
+                                  compressed ? "compressed " : "", length, limit);
+    return PK_ERR_LIMIT;
+}
+
+/* A NULL message: nothing but the tail. */
+static int write_tail(const pk_encoding *encoding, pk_slice tail, pk_buffer **ret_buffer,
+                      pk_status *ret_status)
+{
+    if (tail.length == 0) {
+        *ret_buffer = NULL;
+        return 0;
+    }
+    pk_buffer *buffer = pk_buffer_get(encoding->marshalling->buffers);
+    if (!buffer || pk_buffer_prepend(buffer, tail.bytes, tail.length) < 0) {
+        pk_buffer_unref(buffer);
+        *ret_status = PK_STATUS(PK_RESOURCE_EXHAUSTED, "out of memory while encoding a message");
+        return PK_ERR_NOMEM;
+    }
+    *ret_buffer = buffer;
+    return 0;
+}
+
+int pk_marshal(const pk_encoding *encoding, const pk_message_type *type, const void *message,
+               const pk_envelope *envelope, pk_slice tail, pk_buffer **ret_buffer,
+               bool *ret_compressed, pk_status *ret_status)
+{
+    if (PK_UNLIKELY(!message)) {
+        *ret_compressed = false;
+        return write_tail(encoding, tail, ret_buffer, ret_status);
+    }
+    pk_buffer *buffer;
+    int r = encode(encoding, type, message, tail, &buffer, ret_status);
+    if (PK_UNLIKELY(r < 0))
+        return r;
+    size_t length = pk_buffer_length(buffer) - tail.length;
+    bool compressed = encoding->compressor && length > 0 &&
+                      length >= encoding->compress_min_bytes &&
+                      compress(encoding, tail, &buffer, &length);
+    size_t limit = encoding->send_limit > 0 && encoding->send_limit < UINT32_MAX
+                       ? encoding->send_limit
+                       : UINT32_MAX;
+    if (PK_UNLIKELY(length > limit)) {
+        pk_buffer_unref(buffer);
+        return refuse_length(encoding, compressed, length, limit, ret_status);
+    }
+    if (envelope) {
+        if (PK_UNLIKELY(pk_buffer_room_before(buffer, PK_FRAME_PREFIX) < 0)) {
+            pk_buffer_unref(buffer);
+            *ret_status =
+                PK_STATUS(PK_RESOURCE_EXHAUSTED, "out of memory while encoding a message");
+            return PK_ERR_NOMEM;
+        }
+        buffer->start -= PK_FRAME_PREFIX;
+        pk_frame_write_prefix(buffer->start, compressed ? envelope->compressed : envelope->plain,
+                              (uint32_t) length);
+    }
+    *ret_buffer = buffer;
+    *ret_compressed = compressed;
+    return 0;
+}
+
+/* ---- Decoding ---- */
+
+int pk_unmarshal(const pk_codec *codec, const pk_codec *backup, const pk_message_type *type,
+                 pk_slice bytes, pk_arena *arena, const void **ret_message, pk_status *ret_status)
+{
+    const char *reason = NULL;
+    int r = codec->decode(codec, type, bytes, arena, ret_message, &reason);
+    if (PK_LIKELY(r == 0))
+        return 0;
+    pk_code code = r == PK_ERR_NOMEM || r == PK_ERR_LIMIT ? PK_RESOURCE_EXHAUSTED : PK_INTERNAL;
+    if (may_try_backup(codec, backup, r)) {
+        const char *second = NULL;
+        if (backup->decode(backup, type, bytes, arena, ret_message, &second) == 0)
+            return 0;
+        code = PK_INVALID_ARGUMENT;
+    }
+    *ret_status = pk_status_print(arena, code, "cannot decode a message as %s with codec %s: %s",
+                                  type && type->name ? type->name : "bytes", codec->name,
+                                  reason ? reason : pk_error_text(r));
+    return r;
+}
