@@ -1,0 +1,326 @@
+/* A server's connection and its turns: see connection.h. */
+#include "transport/connection.h"
+
+#include <string.h>
+
+#define READ_BYTES 65536u   /* of the read buffer */
+#define READ_PADDING 32u    /* readable bytes behind what was read, for decoders that look ahead */
+#define WRITE_BYTES 262144u /* taken from the session for one write */
+#define WRITE_PIECES 64     /* gathered by one write */
+#define LINGER_TICKS 2u     /* for the peer to read our last bytes and close */
+#define DRAIN_TICKS 2u      /* for the peer to answer the PING between both GOAWAYs */
+
+static void finish_turn(pk_connection *connection);
+
+static pk_connection *of_exchanges(pk_http2_exchanges *exchanges)
+{
+    return (pk_connection *) ((char *) exchanges - offsetof(pk_connection, exchanges));
+}
+
+/* ---- Reading ---- */
+
+/* The shared read buffer, or a new one where a handler still holds the old one. */
+static pk_buffer *read_buffer(pk_connection_host *host)
+{
+    if (host->read_buffer && host->read_buffer->references > 1)
+        host->read_buffer = pk_buffer_unref(host->read_buffer);
+    if (!host->read_buffer) {
+        pk_buffer *buffer = pk_buffer_get(&host->loop->buffers);
+        if (buffer) {
+            pk_buffer_rewind_for_append(buffer, 0);
+            if (pk_buffer_room_after(buffer, READ_BYTES) < 0)
+                buffer = pk_buffer_unref(buffer);
+        }
+        host->read_buffer = buffer;
+    }
+    return host->read_buffer;
+}
+
+static void die(pk_connection *connection, const char *why)
+{
+    if (!connection->dead)
+        connection->why = why;
+    connection->dead = true;
+}
+
+/* What the session's or the output's error means. */
+static const char *reason(int error)
+{
+    return error == PK_ERR_NOMEM ? "out of memory"
+                                 : "the peer broke a rule or a limit of the connection";
+}
+
+/* Reads once and handles what came. */
+static void read_once(pk_connection *connection)
+{
+    pk_connection_host *host = connection->host;
+    pk_buffer *shared = read_buffer(host);
+    if (!shared) {
+        die(connection, reason(PK_ERR_NOMEM));
+        return;
+    }
+    /* A handler that runs the loop may bring another connection's read in between. */
+    pk_buffer *buffer = pk_buffer_ref(shared);
+    pk_buffer_rewind_for_append(buffer, 0);
+    ssize_t length = pk_socket_read(connection->fd, buffer->memory, READ_BYTES - READ_PADDING);
+    if (length < 0) {
+        die(connection, "the peer closed the connection");
+    } else if (length > 0 && !connection->lingering) {
+        buffer->end = buffer->start + length;
+        memset(buffer->end, 0, READ_PADDING);
+        connection->idle = 0;
+        int r =
+            pk_http2_session_feed(&connection->exchanges.session, buffer->start, (size_t) length);
+        if (r < 0)
+            die(connection, reason(r));
+        else
+            pk_http2_dispatch(&connection->exchanges, buffer);
+        pk_loop_drain(host->loop);
+    }
+    pk_buffer_unref(buffer);
+}
+
+/* ---- Writing ---- */
+
+/* Takes what there is, lets writers that have room go on, until the output is full. */
+static int take(pk_connection *connection)
+{
+    pk_http2_exchanges *exchanges = &connection->exchanges;
+    int more = pk_http2_session_take(&exchanges->session, &connection->output, WRITE_BYTES);
+    while (more == 0 && exchanges->session.rooms > 0) {
+        pk_http2_dispatch(exchanges, NULL);
+        pk_loop_drain(connection->host->loop);
+        connection->wants_flush = false;
+        more = pk_http2_session_take(&exchanges->session, &connection->output, WRITE_BYTES);
+    }
+    return more;
+}
+
+static void linger(pk_connection *connection)
+{
+    connection->lingering = true;
+    pk_socket_end_writing(connection->fd);
+}
+
+/* Writes once. Leftovers and further output are written when the socket has room again. */
+static void write_once(pk_connection *connection)
+{
+    pk_output *output = &connection->output;
+    connection->wants_flush = false;
+    int more = take(connection);
+    if (more < 0) {
+        die(connection, reason(more));
+        return;
+    }
+    if (output->bytes > 0) {
+        struct iovec pieces[WRITE_PIECES];
+        int count = pk_output_gather(output, pieces, WRITE_PIECES);
+        ssize_t length = pk_socket_write(connection->fd, pieces, count);
+        if (length < 0) {
+            die(connection, "the peer closed the connection");
+            return;
+        }
+        if (length > 0)
+            connection->stalled = 0;
+        pk_output_advance(output, (size_t) length);
+    }
+    /* Exchanges that ended with this output hear of it after it has left. */
+    if (connection->exchanges.session.event_count > 0) {
+        pk_http2_dispatch(&connection->exchanges, NULL);
+        pk_loop_drain(connection->host->loop);
+    }
+    connection->blocked = output->bytes > 0 || more > 0;
+    if (!connection->blocked && !connection->wants_flush &&
+        pk_http2_session_over(&connection->exchanges.session))
+        linger(connection);
+}
+
+static void end_turn(pk_connection *connection)
+{
+    if (!connection->dead && !connection->lingering)
+        write_once(connection);
+    connection->in_turn = false;
+    finish_turn(connection);
+}
+
+static void on_event(pk_watch *watch, bool readable, bool writable)
+{
+    pk_connection *connection = (pk_connection *) ((char *) watch - offsetof(pk_connection, watch));
+    if (connection->in_turn)
+        return;
+    connection->in_turn = true;
+    if (readable)
+        read_once(connection);
+    end_turn(connection);
+}
+
+static void on_flush(pk_flush *flush)
+{
+    pk_connection *connection = (pk_connection *) ((char *) flush - offsetof(pk_connection, flush));
+    if (connection->in_turn)
+        return;
+    connection->in_turn = true;
+    end_turn(connection);
+}
+
+static void output_wanted(pk_http2_exchanges *exchanges)
+{
+    pk_connection *connection = of_exchanges(exchanges);
+    connection->wants_flush = true;
+    /* A blocked socket says itself when it goes on. */
+    if (!connection->in_turn && !connection->blocked)
+        pk_loop_flush_later(connection->host->loop, &connection->flush);
+}
+
+/* ---- Life ---- */
+
+static uint64_t loop_clock(const void *loop)
+{
+    return pk_loop_now(loop);
+}
+
+int pk_connection_new(pk_connection **ret_connection, pk_connection_host *host, int fd,
+                      const char *peer)
+{
+    pk_memory *memory = &host->loop->memory;
+    pk_connection *connection = pk_memory_get(memory, sizeof *connection);
+    if (!connection)
+        return PK_ERR_NOMEM;
+    *connection = (pk_connection){.host = host, .fd = fd, .flush.flush = on_flush};
+    strncpy(connection->peer, peer, sizeof connection->peer - 1);
+    connection->exchanges = (pk_http2_exchanges){.loop = host->loop,
+                                                 .peer = connection->peer,
+                                                 .acceptor = host->acceptor,
+                                                 .header_bytes = host->header_bytes,
+                                                 .budget = host->budget,
+                                                 .server_bytes = &host->bytes,
+                                                 .output_wanted = output_wanted};
+    int r = pk_http2_session_init(&connection->exchanges.session, true, memory, &host->limits,
+                                  pk_http2_exchange_size, loop_clock, host->loop);
+    if (r < 0) {
+        pk_memory_put(memory, connection, sizeof *connection);
+        return r;
+    }
+    pk_output_init(&connection->output, &host->loop->buffers);
+    pk_watch_init(&connection->watch, host->loop, fd, on_event);
+    pk_watch_set(&connection->watch, true, false);
+    output_wanted(&connection->exchanges); /* our SETTINGS */
+    *ret_connection = connection;
+    return 0;
+}
+
+static void free_connection(pk_connection *connection)
+{
+    pk_connection_host *host = connection->host;
+    pk_loop *loop = host->loop;
+    const pk_status why = {.code = PK_CANCELLED,
+                           .message = {(const uint8_t *) connection->why, strlen(connection->why)}};
+    connection->in_turn = true; /* handlers that hear of the loss find no way back in */
+    pk_watch_set(&connection->watch, false, false);
+    pk_loop_flush_forget(loop, &connection->flush);
+    pk_socket_close(connection->fd);
+    pk_output_done(&connection->output);
+    pk_http2_lose(&connection->exchanges, &why);
+    pk_http2_session_done(&connection->exchanges.session);
+    host->gone(host, connection); /* may free the host */
+    pk_memory_put(&loop->memory, connection, sizeof *connection);
+}
+
+/* Brings watches and counts up to date, or frees the connection. */
+static void finish_turn(pk_connection *connection)
+{
+    if (connection->dead) {
+        free_connection(connection);
+        return;
+    }
+    pk_watch_set(&connection->watch, true, connection->blocked && !connection->lingering);
+    pk_http2_count_bytes(&connection->exchanges, connection->output.bytes);
+    if (connection->wants_flush && !connection->blocked && !connection->lingering)
+        pk_loop_flush_later(connection->host->loop, &connection->flush);
+}
+
+void pk_connection_drain(pk_connection *connection)
+{
+    if (connection->draining || connection->dead)
+        return;
+    connection->draining = 1;
+    if (pk_http2_session_drain(&connection->exchanges.session) < 0)
+        pk_connection_kill(connection, "out of memory");
+    else
+        output_wanted(&connection->exchanges);
+}
+
+void pk_connection_kill(pk_connection *connection, const char *why)
+{
+    die(connection, why);
+    if (!connection->in_turn)
+        pk_loop_flush_later(connection->host->loop, &connection->flush);
+}
+
+void pk_connection_free(pk_connection *connection, const char *why)
+{
+    die(connection, why);
+    if (!connection->in_turn)
+        free_connection(connection);
+}
+
+/* ---- What takes too long ---- */
+
+static bool passed(unsigned *count, bool waiting, unsigned limit)
+{
+    *count = waiting ? *count + 1 : 0;
+    return limit > 0 && *count > limit;
+}
+
+/* Failure is seen in the session by the caller. */
+static void reset_one(pk_connection *connection, pk_http2_stream *stream)
+{
+    if (pk_http2_reset(stream, PK_HTTP2_CANCEL) == 0)
+        output_wanted(&connection->exchanges);
+}
+
+static void check_bodies(pk_connection *connection)
+{
+    pk_http2_session *session = &connection->exchanges.session;
+    pk_http2_stream *stream = session->ring;
+    unsigned limit = connection->host->body_ticks;
+    if (limit == 0)
+        return;
+    for (size_t left = session->stream_count; left > 0; left--, stream = stream->next) {
+        if (stream->remote_ended || stream->dead || stream->closed || stream->uncredited > 0)
+            stream->quiet_ticks = 0;
+        else if (++stream->quiet_ticks > limit)
+            reset_one(connection, stream);
+    }
+}
+
+void pk_connection_tick(pk_connection *connection)
+{
+    const pk_connection_host *host = connection->host;
+    pk_http2_session *session = &connection->exchanges.session;
+    if (connection->in_turn || connection->dead)
+        return;
+    if (connection->lingering) {
+        if (passed(&connection->lingered, true, LINGER_TICKS))
+            pk_connection_kill(connection, "the connection is closed");
+        return;
+    }
+    if (passed(&connection->stalled, connection->output.bytes > 0, host->stall_ticks)) {
+        pk_connection_kill(connection, "the peer does not read");
+        return;
+    }
+    if (passed(&connection->heading, !session->greeted || session->block_open,
+               host->header_ticks)) {
+        pk_connection_kill(connection, "the peer takes too long to send a head");
+        return;
+    }
+    check_bodies(connection);
+    bool idle = passed(&connection->idle, session->stream_count == 0, host->idle_ticks);
+    bool no_answer = connection->draining && ++connection->draining > DRAIN_TICKS;
+    if (idle && !connection->draining)
+        pk_connection_drain(connection);
+    else if (no_answer && pk_http2_session_go_away(session) == 0)
+        output_wanted(&connection->exchanges);
+    if (session->failed)
+        pk_connection_kill(connection, "out of memory");
+}

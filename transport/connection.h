@@ -1,0 +1,73 @@
+/*
+ * One connection of a server: a socket, an HTTP/2 session on it, and its turns.
+ *
+ * A turn: read once, feed the session, dispatch what it collected, drain the loop's ready queue,
+ * write once. What other events cause (timers, posts, other connections) is written by the loop's
+ * after-turn hook. A connection never frees itself while it is on the stack.
+ */
+#ifndef PEKOE_TRANSPORT_CONNECTION_H
+#define PEKOE_TRANSPORT_CONNECTION_H
+
+#include "core/loop.h"
+#include "transport/http2_exchange.h"
+#include "transport/socket.h"
+
+typedef struct pk_connection pk_connection;
+
+/* What the connections of one server share. */
+typedef struct pk_connection_host {
+    pk_loop *loop;
+    const pk_acceptor *acceptor;
+    pk_http2_limits limits;
+    size_t header_bytes;
+    size_t budget;
+    pk_byte_budget bytes;
+    pk_buffer *read_buffer; /* kept between reads while nobody else holds it */
+    /* In ticks of the server; 0: never. */
+    unsigned idle_ticks;   /* without a stream */
+    unsigned header_ticks; /* for the preface, and for a field block */
+    unsigned body_ticks;   /* without a byte of a request's body */
+    unsigned stall_ticks;  /* without a byte taken by the peer's socket */
+    /* The connection has ended and is about to be freed. */
+    void (*gone)(struct pk_connection_host *host, pk_connection *connection);
+} pk_connection_host;
+
+struct pk_connection {
+    pk_http2_exchanges exchanges;
+    pk_connection_host *host;
+    pk_connection *next, *previous; /* in the server's list */
+    pk_watch watch;
+    pk_flush flush;
+    pk_output output;
+    int fd;
+    bool in_turn;     /* it is on the stack: writing and freeing wait for the turn's end */
+    bool wants_flush; /* output came up after the turn's write */
+    bool blocked;     /* the socket had no room */
+    bool lingering;   /* our side is shut, the peer's rest is read and dropped */
+    bool dead;        /* to be freed at the end of the turn */
+    const char *why;  /* for those whose calls are cancelled then; static */
+    unsigned idle;    /* ticks in each of these states */
+    unsigned heading;
+    unsigned stalled;
+    unsigned lingered;
+    unsigned draining; /* ticks since the first GOAWAY */
+    char peer[PK_ADDRESS_TEXT];
+};
+
+/* Takes a connected, prepared socket. PK_ERR_NOMEM or PK_ERR_SYSTEM: the socket is the caller's. */
+PK_NODISCARD int pk_connection_new(pk_connection **ret_connection, pk_connection_host *host, int fd,
+                                   const char *peer);
+
+/* Begins the graceful end: GOAWAY twice, calls in flight finish, then the connection ends. */
+void pk_connection_drain(pk_connection *connection);
+
+/* Ends it at the end of the turn; calls in flight are cancelled. `why` is static. */
+void pk_connection_kill(pk_connection *connection, const char *why);
+
+/* The same, before it returns, unless the connection is on the stack. */
+void pk_connection_free(pk_connection *connection, const char *why);
+
+/* Once per tick of the server: looks for what takes too long. */
+void pk_connection_tick(pk_connection *connection);
+
+#endif

@@ -1,0 +1,344 @@
+/* Exchanges over HTTP/2: see http2_exchange.h. */
+#include "transport/http2_exchange.h"
+
+#include "core/loop.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* One request and its response. The stream stands first: the session makes the object. */
+struct http2_exchange {
+    pk_http2_stream stream;
+    pk_exchange exchange;
+    pk_http2_exchanges *all;
+    size_t held;    /* bytes that the handler gathers */
+    bool known;     /* the handler was told of it */
+    bool given_up;  /* by the handler: it hears of no cancel */
+    bool cancelled; /* the handler was told */
+};
+
+const size_t pk_http2_exchange_size = sizeof(struct http2_exchange);
+
+static struct http2_exchange *of_stream(pk_http2_stream *stream)
+{
+    return (struct http2_exchange *) stream;
+}
+
+static struct http2_exchange *of_exchange(pk_exchange *exchange)
+{
+    return (struct http2_exchange *) ((char *) exchange -
+                                      offsetof(struct http2_exchange, exchange));
+}
+
+/* Errors that the session cannot live on with are seen by the connection when it takes output. */
+static void submitted(struct http2_exchange *one, int result)
+{
+    if (result < 0)
+        pk_log(one->all->loop, PK_LOG_DEBUG, "%s: %s", one->all->peer, pk_error_text(result));
+    one->all->output_wanted(one->all);
+}
+
+/* ---- Operations ---- */
+
+static bool over(const struct http2_exchange *one)
+{
+    return one->all->lost || one->stream.closed || one->stream.dead;
+}
+
+static void do_consume(pk_exchange *exchange, size_t length)
+{
+    struct http2_exchange *one = of_exchange(exchange);
+    if (!over(one))
+        submitted(one, pk_http2_credit(&one->stream, length));
+}
+
+static void do_reply_strict(pk_exchange *exchange, const pk_reply *reply)
+{
+    struct http2_exchange *one = of_exchange(exchange);
+    if (over(one)) {
+        pk_buffer_unref(reply->body);
+        return;
+    }
+    bool body = reply->body && pk_buffer_length(reply->body) > 0;
+    bool ended = !body && reply->trailer_count == 0;
+    int r = pk_http2_respond(&one->stream, reply->http_status, reply->fields, reply->field_count,
+                             ended);
+    if (body && r == 0)
+        r = pk_http2_write(&one->stream, reply->body);
+    else
+        pk_buffer_unref(reply->body);
+    if (!ended && r == 0)
+        r = pk_http2_finish(&one->stream, reply->trailers, reply->trailer_count);
+    submitted(one, r);
+}
+
+static void do_start(pk_exchange *exchange, unsigned http_status, const pk_field *fields,
+                     size_t count)
+{
+    struct http2_exchange *one = of_exchange(exchange);
+    if (!over(one))
+        submitted(one, pk_http2_respond(&one->stream, http_status, fields, count, false));
+}
+
+static bool do_write(pk_exchange *exchange, pk_buffer *body_take)
+{
+    struct http2_exchange *one = of_exchange(exchange);
+    if (over(one)) {
+        pk_buffer_unref(body_take);
+        return true;
+    }
+    submitted(one, pk_http2_write(&one->stream, body_take));
+    return !pk_http2_full(&one->stream);
+}
+
+static void do_finish(pk_exchange *exchange, const pk_field *trailers, size_t count)
+{
+    struct http2_exchange *one = of_exchange(exchange);
+    if (!over(one))
+        submitted(one, pk_http2_finish(&one->stream, trailers, count));
+}
+
+static void do_reset(pk_exchange *exchange, pk_reset why)
+{
+    static const pk_http2_error codes[] = {
+        [PK_RESET_NONE] = PK_HTTP2_NO_ERROR,           [PK_RESET_CANCEL] = PK_HTTP2_CANCEL,
+        [PK_RESET_INTERNAL] = PK_HTTP2_INTERNAL_ERROR, [PK_RESET_REFUSED] = PK_HTTP2_REFUSED_STREAM,
+        [PK_RESET_CALM] = PK_HTTP2_ENHANCE_YOUR_CALM,
+    };
+    struct http2_exchange *one = of_exchange(exchange);
+    one->given_up = true;
+    if (!over(one))
+        submitted(one, pk_http2_reset(&one->stream, codes[why]));
+}
+
+static void do_hold(pk_exchange *exchange, size_t bytes)
+{
+    struct http2_exchange *one = of_exchange(exchange);
+    one->all->held += bytes - one->held;
+    one->held = bytes;
+}
+
+static const pk_exchange_ops http2_ops = {
+    .consume = do_consume,
+    .reply_strict = do_reply_strict,
+    .start = do_start,
+    .write = do_write,
+    .finish = do_finish,
+    .reset = do_reset,
+    .hold = do_hold,
+};
+
+static void init_exchange(struct http2_exchange *one, pk_http2_exchanges *all)
+{
+    one->all = all;
+    one->exchange = (pk_exchange){.ops = &http2_ops, .loop = all->loop, .peer = all->peer};
+    one->known = true;
+}
+
+/* ---- Budgets ---- */
+
+static size_t waiting(const pk_http2_exchanges *all)
+{
+    return all->session.queued + all->held + all->unsent;
+}
+
+void pk_http2_count_bytes(pk_http2_exchanges *all, size_t unsent)
+{
+    all->unsent = unsent;
+    size_t now = waiting(all);
+    if (all->server_bytes)
+        all->server_bytes->used += now - all->counted;
+    all->counted = now;
+}
+
+static bool over_budget(const pk_http2_exchanges *all)
+{
+    size_t now = waiting(all);
+    const pk_byte_budget *server = all->server_bytes;
+    return now > all->budget || (server && server->used - all->counted + now > server->limit);
+}
+
+/* ---- Events ---- */
+
+static const pk_exchange_events no_events;
+
+/* Answers with a bare HTTP status: for acceptors that word no refusal themselves. */
+static void refuse_plainly(struct http2_exchange *one, unsigned status)
+{
+    one->exchange.events = &no_events;
+    do_reply_strict(&one->exchange, &(pk_reply){.http_status = status});
+}
+
+static void refuse(struct http2_exchange *one, bool for_its_head)
+{
+    const pk_http2_exchanges *all = one->all;
+    pk_http2_stream *stream = &one->stream;
+    char text[128];
+    int length = for_its_head
+                     ? snprintf(text, sizeof text, "metadata of %zu bytes exceeds the limit of %zu",
+                                stream->head.bytes, all->header_bytes)
+                     : snprintf(text, sizeof text, "too many bytes wait to be handled or sent");
+    const pk_status why = {.code = PK_RESOURCE_EXHAUSTED,
+                           .message = {(const uint8_t *) text, (size_t) length}};
+    if (all->acceptor->refuse)
+        all->acceptor->refuse(all->acceptor->self, &one->exchange, &stream->head.head,
+                              stream->head_ended, &why);
+    else
+        refuse_plainly(one, for_its_head ? 431 : 503);
+}
+
+static void on_head(struct http2_exchange *one)
+{
+    pk_http2_exchanges *all = one->all;
+    pk_http2_stream *stream = &one->stream;
+    if (!all->session.server) {
+        if (one->exchange.events->on_head)
+            one->exchange.events->on_head(&one->exchange, &stream->head.head, stream->head_ended);
+        return;
+    }
+    init_exchange(one, all);
+    if (stream->head.bytes > all->header_bytes)
+        refuse(one, true);
+    else if (over_budget(all))
+        refuse(one, false);
+    else
+        all->acceptor->accept(all->acceptor->self, &one->exchange, &stream->head.head,
+                              stream->head_ended);
+}
+
+/* Whether all of the response has passed by; what the request still lacks does not matter then. */
+static bool complete(const struct http2_exchange *one)
+{
+    return one->all->session.server ? one->stream.local_ended : one->stream.remote_ended;
+}
+
+/* What a stream that ended early means to the handler. */
+static void tell_cancelled(struct http2_exchange *one, const pk_status *why)
+{
+    if (one->cancelled || one->given_up || complete(one) || !one->exchange.events)
+        return;
+    one->cancelled = true;
+    if (one->exchange.events->on_cancelled)
+        one->exchange.events->on_cancelled(&one->exchange, why);
+}
+
+static void on_closed(struct http2_exchange *one)
+{
+    do_hold(&one->exchange, 0);
+    if (one->known && one->exchange.events && one->exchange.events->on_closed)
+        one->exchange.events->on_closed(&one->exchange);
+    pk_http2_release(&one->stream);
+}
+
+static void on_stream_closed(struct http2_exchange *one)
+{
+    const pk_http2_stream *stream = &one->stream;
+    if (one->known) {
+        char text[64];
+        int length = snprintf(text, sizeof text, "the peer reset the stream (error code %u)",
+                              (unsigned) stream->error);
+        const pk_status why = {.code = PK_CANCELLED,
+                               .message = {(const uint8_t *) text, (size_t) length}};
+        tell_cancelled(one, &why);
+    }
+    on_closed(one);
+}
+
+static void on_data(struct http2_exchange *one, const pk_http2_event *event, pk_buffer *holder)
+{
+    if (one->exchange.events->on_data)
+        one->exchange.events->on_data(&one->exchange, event->bytes, event->length, holder);
+    else
+        do_consume(&one->exchange, event->length);
+}
+
+static void on_end(struct http2_exchange *one)
+{
+    const pk_http2_fields *trailers = &one->stream.trailers;
+    if (one->exchange.events->on_end)
+        one->exchange.events->on_end(&one->exchange,
+                                     trailers->head.count > 0 ? &trailers->head : NULL);
+}
+
+static void handle(pk_http2_exchanges *all, const pk_http2_event *event, pk_buffer *holder)
+{
+    struct http2_exchange *one = of_stream(event->stream);
+    if (event->kind == PK_HTTP2_CLOSED) {
+        one->all = all;
+        on_stream_closed(one);
+        return;
+    }
+    /* A stream that ended within this batch is worth no more work. */
+    if (one->stream.closed || one->stream.dead)
+        return;
+    if (event->kind == PK_HTTP2_HEAD) {
+        one->all = all;
+        on_head(one);
+        return;
+    }
+    if (!one->exchange.events)
+        return;
+    switch (event->kind) {
+    case PK_HTTP2_DATA:
+        on_data(one, event, holder);
+        break;
+    case PK_HTTP2_END:
+        on_end(one);
+        break;
+    case PK_HTTP2_ROOM:
+        if (one->exchange.events->on_room)
+            one->exchange.events->on_room(&one->exchange);
+        break;
+    case PK_HTTP2_HEAD:
+    case PK_HTTP2_CLOSED:
+        break;
+    }
+}
+
+void pk_http2_dispatch(pk_http2_exchanges *all, pk_buffer *holder)
+{
+    /* Handlers submit, but only feeding and taking add events. */
+    for (size_t i = 0; i < all->session.event_count; i++)
+        handle(all, &all->session.events[i], holder);
+    pk_http2_session_clear(&all->session);
+}
+
+void pk_http2_lose(pk_http2_exchanges *all, const pk_status *why)
+{
+    all->lost = true;
+    pk_http2_session_clear(&all->session);
+    /* First all are told: a handler that ends one of its calls here finds the others alive. */
+    pk_http2_stream *first = all->session.ring, *stream = first;
+    if (first) {
+        do {
+            struct http2_exchange *one = of_stream(stream);
+            if (one->known)
+                tell_cancelled(one, why);
+            stream = stream->next;
+        } while (stream != first);
+    }
+    while (all->session.ring) {
+        struct http2_exchange *one = of_stream(all->session.ring);
+        one->all = all;
+        on_closed(one);
+    }
+    pk_http2_count_bytes(all, 0);
+}
+
+int pk_http2_exchange_open(pk_http2_exchanges *all, const pk_field *fields, size_t count, bool body,
+                           const pk_exchange_events *events, void *user, pk_exchange **ret_exchange)
+{
+    pk_http2_stream *stream;
+    if (all->lost)
+        return PK_ERR_CLOSED;
+    int r = pk_http2_open(&all->session, fields, count, body, &stream);
+    if (r < 0)
+        return r;
+    struct http2_exchange *one = of_stream(stream);
+    init_exchange(one, all);
+    one->exchange.events = events;
+    one->exchange.user = user;
+    *ret_exchange = &one->exchange;
+    submitted(one, 0);
+    return 0;
+}

@@ -1,0 +1,60 @@
+/*
+ * Exchanges over an HTTP/2 session: turns the session's events into the events of core/exchange.h
+ * and the operations of an exchange into submissions. Both roles; no socket.
+ *
+ * A connection (or a test, or a fuzz target) owns one pk_http2_exchanges: it feeds the session,
+ * calls pk_http2_dispatch, takes output, and calls pk_http2_dispatch again.
+ */
+#ifndef PEKOE_TRANSPORT_HTTP2_EXCHANGE_H
+#define PEKOE_TRANSPORT_HTTP2_EXCHANGE_H
+
+#include "transport/http2_session.h"
+
+/* Bytes that wait, counted against a limit: one per connection, one per server above it. */
+typedef struct pk_byte_budget {
+    size_t used;
+    size_t limit;
+} pk_byte_budget;
+
+typedef struct pk_http2_exchanges pk_http2_exchanges;
+
+struct pk_http2_exchanges {
+    pk_http2_session session;
+    pk_loop *loop;
+    const char *peer;             /* borrowed for the life of the connection */
+    const pk_acceptor *acceptor;  /* server: who takes new exchanges; borrowed */
+    size_t header_bytes;          /* server: a request's head above it is refused */
+    size_t budget;                /* bytes that may wait on this connection */
+    pk_byte_budget *server_bytes; /* and on all of them; borrowed, may be NULL */
+    size_t counted;               /* of ours in server_bytes */
+    size_t held;                  /* what handlers said that they gather */
+    size_t unsent;                /* bytes in the connection's output */
+    /* There is something to take. Called by operations, so from anywhere on the loop's thread. */
+    void (*output_wanted)(pk_http2_exchanges *exchanges);
+    bool lost; /* the connection is gone: operations do nothing */
+};
+
+/* What an exchange's stream object takes: for pk_http2_session_init. */
+extern const size_t pk_http2_exchange_size;
+
+/* Handles the session's batch and empties it. `holder`: the buffer that was fed, or NULL. */
+void pk_http2_dispatch(pk_http2_exchanges *exchanges, pk_buffer *holder);
+
+/* Brings the server's count of waiting bytes up to date: at the end of a turn. */
+void pk_http2_count_bytes(pk_http2_exchanges *exchanges, size_t unsent);
+
+/*
+ * The connection is gone: every exchange hears on_cancelled with `why`, then on_closed, and is
+ * freed.
+ */
+void pk_http2_lose(pk_http2_exchanges *exchanges, const pk_status *why);
+
+/*
+ * Client: opens an exchange. `events` and `user` are installed; the same contract as for
+ * pk_http2_open. The exchange lives until on_closed has returned.
+ */
+PK_NODISCARD int pk_http2_exchange_open(pk_http2_exchanges *exchanges, const pk_field *fields,
+                                        size_t count, bool body, const pk_exchange_events *events,
+                                        void *user, pk_exchange **ret_exchange);
+
+#endif

@@ -1,0 +1,47 @@
+/*
+ * The inside of a server, for the code that gives it its acceptor, and for tests.
+ */
+#ifndef PEKOE_TRANSPORT_SERVER_H
+#define PEKOE_TRANSPORT_SERVER_H
+
+#include <pekoe/server.h>
+
+#include "transport/connection.h"
+
+#define PK_SERVER_TICK_MS 1000u
+
+typedef struct pk_listener {
+    struct pk_listener *next;
+    pk_server *server;
+    pk_watch watch;
+    int fd;
+    bool paused; /* out of descriptors: waits for a tick or the end of a connection */
+    char bound[PK_ADDRESS_TEXT];
+} pk_listener;
+
+struct pk_server {
+    pk_connection_host host;
+    pk_acceptor acceptor;
+    uint32_t max_connections;
+    bool reuse_port;
+    int backlog;
+    pk_listener *listeners;
+    pk_connection *connections; /* ring; NULL: none */
+    size_t connection_count;
+    pk_timer tick;
+    pk_timer drain;
+    bool stopping;
+    bool freed;            /* by its owner; it lives on while a connection is on the stack */
+    struct pk_stop *stops; /* futures that wait for the end */
+};
+
+/* Who takes the exchanges of connections that are accepted from now on. Copied. */
+void pk_server_set_acceptor(pk_server *server, const pk_acceptor *acceptor);
+
+/*
+ * Serves a connected stream socket as if it had been accepted; the server owns it from then on.
+ * `peer` is copied. On PK_ERR_NOMEM and PK_ERR_SYSTEM the socket stays the caller's.
+ */
+PK_NODISCARD int pk_server_adopt(pk_server *server, int fd, const char *peer);
+
+#endif
