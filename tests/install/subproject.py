@@ -18,7 +18,7 @@ def main():
         (user / 'subprojects').mkdir(exist_ok=True)
         # A link would do for reading, but meson wants subprojects inside of the source tree.
         shutil.copytree(ROOT, user / 'subprojects/pekoe', ignore=shutil.ignore_patterns(
-            '.git', 'build*', 'node_modules', 'corpus', '__pycache__'))
+            '.git', 'build', 'build-*', 'node_modules', 'corpus', '__pycache__'))
         build = user / 'build'
         # Unoptimised: this asks whether it builds, not how fast it runs.
         steps = [

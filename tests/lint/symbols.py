@@ -3,14 +3,16 @@
 
 usage: symbols.py LIBPEKOE.SO HEADER...
 
-Every exported symbol begins with pk_ (or is a well-known type's google__protobuf__) and carries
-the version of pekoe.sym; every exported pk_ symbol is declared with PK_API in a public header.
-TAP on stdout.
+Every exported symbol begins with pk_, or with one of the two prefixes of the well-known types
+(protobuf-c's and pekoe's), and carries the version of pekoe.sym; every exported pk_ symbol is
+declared with PK_API in a public header. TAP on stdout.
 """
 import pathlib
 import re
 import subprocess
 import sys
+
+OURS = ('pk_', 'google__protobuf__', 'google_protobuf_')
 
 
 def exported(library):
@@ -47,8 +49,8 @@ def main():
     ours = {name for name in symbols if name.startswith('pk_')}
     results = [
         ('the library exports something', [] if symbols else ['nothing']),
-        ('exported names begin with pk_ or google__protobuf__', 'google_protobuf_',
-         [n for n in symbols if not n.startswith(('pk_', 'google__protobuf__', 'google_protobuf_'))]),
+        ('exported names begin with pk_, google__protobuf__ or google_protobuf_',
+         [n for n in symbols if not n.startswith(OURS)]),
         ('exported symbols are versioned',
          [n for n, version in symbols.items() if not version.startswith('PEKOE_')]),
         ('exported functions are declared in a public header', ours - names),
