@@ -1,0 +1,185 @@
+/*
+ * The greeter: one rpc of each style, served on one or several threads.
+ *
+ *     greeter-server --listen 127.0.0.1:50051 [--threads N]
+ *
+ * Every thread has a loop and a server of its own; they share nothing but the port. SIGTERM and
+ * SIGINT stop gracefully.
+ */
+#include <pekoe/pekoe.h>
+
+#include "helloworld.pekoe.h"
+
+#include <ev.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DRAIN_MS 10000 /* how long calls in flight may take after a signal */
+#define MAX_THREADS 64
+
+/* ---- The service ---- */
+
+/* The value is at hand, so the future is born done. */
+static pk_future say_hello(void *self, pk_call *call, const Helloworld__HelloRequest *request)
+{
+    if (request->name[0] == '\0')
+        return pk_failed(call, PK_INVALID_ARGUMENT, "name is empty");
+    Helloworld__HelloReply *reply =
+        helloworld_hello_reply_new(call); /* lives as long as the call */
+    reply->message = pk_call_printf(call, "Hello, %s", request->name);
+    return helloworld_hello_reply_done(reply);
+}
+
+static const helloworld_greeter_impl greeter = {
+    .say_hello = say_hello, /* a member that is NULL answers UNIMPLEMENTED */
+};
+
+/* ---- The program ---- */
+
+/* One thread's loop and server. A loop is made by the thread that runs it. */
+struct worker {
+    pthread_t thread;
+    const char *address;
+    bool reuse_port;
+    pthread_barrier_t *opened; /* all workers meet here before one serves */
+    pk_loop *loop;
+    pk_server *server;
+    int error;
+};
+
+static void stop_worker(void *arg)
+{
+    struct worker *worker = arg;
+    pk_detach(pk_server_stop(worker->server, DRAIN_MS));
+}
+
+static void open_worker(struct worker *worker, const char **ret_bound)
+{
+    int r = pk_loop_new(&worker->loop, NULL);
+    if (r == 0)
+        r = pk_server_new(&worker->server, worker->loop,
+                          PK_SERVER_OPTS(.reuse_port = worker->reuse_port));
+    if (r == 0)
+        r = helloworld_greeter_serve(worker->server, &greeter, NULL);
+    if (r == 0)
+        r = pk_server_listen(worker->server, worker->address, ret_bound);
+    if (r < 0)
+        fprintf(stderr, "greeter-server: cannot listen on %s: %s\n", worker->address,
+                r == PK_ERR_SYSTEM ? strerror(errno) : pk_error_text(r));
+    worker->error = r;
+}
+
+static void close_worker(struct worker *worker)
+{
+    pk_server_free(worker->server);
+    pk_loop_free(worker->loop);
+}
+
+static void *run_worker(void *arg)
+{
+    struct worker *worker = arg;
+    open_worker(worker, NULL);
+    pthread_barrier_wait(worker->opened);
+    if (worker->error == 0)
+        pk_loop_run(worker->loop); /* until the stopped server's last connection has ended */
+    close_worker(worker);
+    return NULL;
+}
+
+struct signals {
+    ev_signal term, interrupt;
+    struct worker *workers;
+    unsigned count;
+};
+
+static void on_signal(struct ev_loop *ev, ev_signal *watcher, int events)
+{
+    struct signals *signals = watcher->data;
+    for (unsigned i = 0; i < signals->count; i++) {
+        if (pk_loop_post(signals->workers[i].loop, stop_worker, &signals->workers[i]) < 0)
+            fprintf(stderr, "greeter-server: one thread cannot be told to stop\n");
+    }
+    ev_signal_stop(ev, &signals->term);
+    ev_signal_stop(ev, &signals->interrupt);
+}
+
+static void catch_signals(struct signals *signals, struct ev_loop *ev)
+{
+    ev_signal_init(&signals->term, on_signal, SIGTERM);
+    ev_signal_init(&signals->interrupt, on_signal, SIGINT);
+    signals->term.data = signals->interrupt.data = signals;
+    ev_signal_start(ev, &signals->term);
+    ev_signal_start(ev, &signals->interrupt);
+}
+
+/* Worker 0 is the main thread; it learns the port before the others listen on it. */
+static int serve(struct worker *workers, unsigned count, const char *address)
+{
+    const char *bound = NULL;
+    pthread_barrier_t opened;
+    workers[0].address = address;
+    workers[0].reuse_port = count > 1;
+    open_worker(&workers[0], &bound);
+    int error = workers[0].error;
+    if (error == 0) {
+        pthread_barrier_init(&opened, NULL, count);
+        for (unsigned i = 1; i < count; i++) {
+            workers[i] = (struct worker){.address = bound, .reuse_port = true, .opened = &opened};
+            if (pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]) != 0) {
+                perror("greeter-server: pthread_create");
+                exit(1);
+            }
+        }
+        pthread_barrier_wait(&opened);
+        for (unsigned i = 1; i < count; i++)
+            error = error ? error : workers[i].error;
+    }
+    if (error == 0) {
+        struct signals signals = {.workers = workers, .count = count};
+        catch_signals(&signals, pk_loop_ev(workers[0].loop));
+        printf("greeter-server: listening on %s with %u thread%s\n", bound, count,
+               count == 1 ? "" : "s");
+        fflush(stdout);
+        pk_loop_run(workers[0].loop);
+        for (unsigned i = 1; i < count; i++)
+            pthread_join(workers[i].thread, NULL);
+    }
+    close_worker(&workers[0]);
+    return error == 0 ? 0 : 1;
+}
+
+static const char usage[] =
+    "usage: greeter-server --listen ADDRESS [--threads N]\n"
+    "  ADDRESS  127.0.0.1:50051, [::1]:50051 or unix:/path; port 0 lets the system choose\n"
+    "  N        1 to 64 threads, each with a loop of its own (TCP only); default 1\n";
+
+int main(int argc, char **argv)
+{
+    const char *address = NULL;
+    long threads = 1;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0) {
+            fputs(usage, stdout);
+            return 0;
+        }
+        if (i + 1 < argc && strcmp(argv[i], "--listen") == 0) {
+            address = argv[++i];
+        } else if (i + 1 < argc && strcmp(argv[i], "--threads") == 0) {
+            threads = strtol(argv[++i], NULL, 10);
+        } else {
+            fprintf(stderr, "greeter-server: what is %s?\n%s", argv[i], usage);
+            return 2;
+        }
+    }
+    if (!address || threads < 1 || threads > MAX_THREADS) {
+        fputs(usage, stderr);
+        return 2;
+    }
+    struct worker workers[MAX_THREADS] = {0};
+    return serve(workers, (unsigned) threads, address);
+}

@@ -1,0 +1,114 @@
+/*
+ * The server that the interop clients call: helloworld.Greeter, steered by the request's metadata.
+ * greeter_cases.md says what each key does.
+ */
+#include <pekoe/pekoe.h>
+
+#include "helloworld.pekoe.h"
+
+#include <ev.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Metadata numbers are short ASCII; -1 where the key is not there. */
+static long number_of(pk_call *call, const char *key)
+{
+    pk_slice value = pk_metadata_get(pk_call_metadata(call), key);
+    return value.bytes ? strtol(pk_call_copy(call, value.bytes, value.length), NULL, 10) : -1;
+}
+
+static void echo_initial(pk_call *call)
+{
+    static const char key[] = "x-grpc-test-echo-initial";
+    pk_metadata_place place = PK_METADATA_START;
+    pk_slice value;
+    while (pk_metadata_next(pk_call_metadata(call), key, &place, NULL, &value)) {
+        const char *text = pk_call_copy(call, value.bytes, value.length);
+        if (pk_metadata_add(pk_call_headers(call), key, text) < 0)
+            fprintf(stderr, "echo-server: a header could not be echoed\n");
+    }
+}
+
+static void echo_trailing(pk_call *call)
+{
+    static const char key[] = "x-grpc-test-echo-trailing-bin";
+    pk_metadata_place place = PK_METADATA_START;
+    pk_slice value;
+    while (pk_metadata_next(pk_call_metadata(call), key, &place, NULL, &value)) {
+        if (pk_metadata_add_binary(pk_call_trailers(call), key, value.bytes, value.length) < 0)
+            fprintf(stderr, "echo-server: a trailer could not be echoed\n");
+    }
+}
+
+struct greeting {
+    pk_call *call;
+    const Helloworld__HelloRequest *request;
+};
+
+static pk_future greet(const void *value, void *arg)
+{
+    struct greeting *greeting = arg;
+    long code = number_of(greeting->call, "test-status");
+    if (code > 0)
+        return pk_failed(greeting->call, (pk_code) code, "%s", greeting->request->name);
+    Helloworld__HelloReply *reply = helloworld_hello_reply_new(greeting->call);
+    reply->message = pk_call_printf(greeting->call, "Hello, %s", greeting->request->name);
+    return helloworld_hello_reply_done(reply);
+}
+
+static pk_future say_hello(void *self, pk_call *call, const Helloworld__HelloRequest *request)
+{
+    echo_initial(call);
+    echo_trailing(call);
+    struct greeting *greeting =
+        pk_call_new(call, struct greeting, .call = call, .request = request);
+    long delay = number_of(call, "test-delay-ms");
+    if (delay < 0)
+        return greet(NULL, greeting);
+    return pk_then(pk_sleep(pk_call_scope(call), (uint64_t) delay), greet, greeting);
+}
+
+static const helloworld_greeter_impl greeter = {.say_hello = say_hello};
+
+static void on_term(struct ev_loop *ev, ev_signal *watcher, int events)
+{
+    pk_detach(pk_server_stop(watcher->data, 5000));
+    ev_signal_stop(ev, watcher);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 3 || strcmp(argv[1], "--listen") != 0) {
+        fprintf(stderr, "usage: echo-server --listen ADDRESS\n");
+        return 2;
+    }
+    pk_loop *loop = NULL;
+    pk_server *server = NULL;
+    const char *bound;
+    int r = pk_loop_new(&loop, NULL);
+    if (r == 0)
+        r = pk_server_new(&server, loop, NULL);
+    if (r == 0)
+        r = helloworld_greeter_serve(server, &greeter, NULL);
+    if (r == 0)
+        r = pk_server_listen(server, argv[2], &bound);
+    if (r < 0) {
+        fprintf(stderr, "echo-server: %s: %s\n", argv[2],
+                r == PK_ERR_SYSTEM ? strerror(errno) : pk_error_text(r));
+        return 1;
+    }
+    ev_signal term;
+    ev_signal_init(&term, on_term, SIGTERM);
+    term.data = server;
+    ev_signal_start(pk_loop_ev(loop), &term);
+    printf("echo-server: listening on %s\n", bound);
+    fflush(stdout);
+    pk_loop_run(loop);
+    pk_server_free(server);
+    pk_loop_free(loop);
+    return 0;
+}
