@@ -84,10 +84,11 @@ pk_call *pk_call_open(struct pk_router *router, pk_exchange *exchange, const pk_
 static void release_call(pk_scope *scope)
 {
     pk_call *call = (pk_call *) scope;
-    call->router->open_calls--;
+    pk_router *router = call->router;
     pk_memory *memory = scope->arena.memory;
     pk_arena_done(&scope->arena);
     pk_memory_put(memory, call, sizeof *call);
+    pk_router_call_gone(router);
 }
 
 void pk_call_handling(pk_call *call)

@@ -184,17 +184,30 @@ int pk_router_new(pk_router **ret_router, pk_loop *loop, const pk_router_opts *o
     return 0;
 }
 
+static void release_router(pk_router *router)
+{
+    pk_memory *memory = &router->loop->memory;
+    pk_memory_put(memory, router->routes, router->route_capacity * sizeof *router->routes);
+    pk_memory_put(memory, router->services, router->service_capacity * sizeof *router->services);
+    pk_memory_put(memory, router, sizeof *router);
+}
+
 pk_router *pk_router_free(pk_router *router)
 {
     if (!router)
         return NULL;
     pk_assert_owner(router->loop);
-    assert(router->open_calls == 0 && "a router is freed after the last of its calls");
-    pk_memory *memory = &router->loop->memory;
-    pk_memory_put(memory, router->routes, router->route_capacity * sizeof *router->routes);
-    pk_memory_put(memory, router->services, router->service_capacity * sizeof *router->services);
-    pk_memory_put(memory, router, sizeof *router);
+    router->freed = true;
+    if (router->open_calls == 0)
+        release_router(router);
     return NULL;
+}
+
+void pk_router_call_gone(pk_router *router)
+{
+    assert(router->open_calls > 0);
+    if (--router->open_calls == 0 && router->freed)
+        release_router(router);
 }
 
 void pk_router_set_error_handler(pk_router *router, pk_error_handler *handler, void *self)

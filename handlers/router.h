@@ -41,7 +41,11 @@ struct pk_router {
     size_t receive_limit; /* bytes of one message */
     pk_encoding encoding; /* what each call starts with */
     size_t open_calls;
+    bool freed; /* by its owner; it goes with the last of its calls */
 };
+
+/* One of its calls is gone. */
+void pk_router_call_gone(pk_router *router);
 
 /* What a transport hands new exchanges to. */
 pk_acceptor pk_router_acceptor(pk_router *router);

@@ -1,6 +1,8 @@
 /* Servers: listeners, the list of connections, limits, the graceful stop. See pekoe/server.h. */
 #include "transport/server.h"
 
+#include "handlers/router.h"
+
 #include <string.h>
 #include <unistd.h>
 
@@ -94,6 +96,7 @@ static void free_server(pk_server *server)
     pk_timer_stop(loop, &server->drain);
     pk_buffer_unref(server->host.read_buffer);
     settle_stops(server);
+    pk_router_free(server->router);
     pk_memory_put(&loop->memory, server, sizeof *server);
 }
 
@@ -271,10 +274,21 @@ int pk_server_new(pk_server **ret_server, pk_loop *loop, const pk_server_opts *o
     *server = (pk_server){.host = {.loop = loop, .gone = connection_gone},
                           .tick.fire = on_tick,
                           .drain.fire = on_drain_over};
+    int r = pk_router_new(&server->router, loop, opts.calls);
+    if (r < 0) {
+        pk_memory_put(&loop->memory, server, sizeof *server);
+        return r;
+    }
+    server->acceptor = pk_router_acceptor(server->router);
     server->host.acceptor = &server->acceptor;
     apply(server, &opts);
     *ret_server = server;
     return 0;
+}
+
+pk_router *pk_server_router(pk_server *server)
+{
+    return server->router;
 }
 
 void pk_server_set_acceptor(pk_server *server, const pk_acceptor *acceptor)

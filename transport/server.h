@@ -21,7 +21,8 @@ typedef struct pk_listener {
 
 struct pk_server {
     pk_connection_host host;
-    pk_acceptor acceptor;
+    pk_router *router;    /* owned */
+    pk_acceptor acceptor; /* the router's, unless a test set another */
     uint32_t max_connections;
     bool reuse_port;
     int backlog;

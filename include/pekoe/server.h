@@ -9,20 +9,20 @@
 #define PEKOE_SERVER_H
 
 #include <pekoe/loop.h>
+#include <pekoe/service.h>
 
 PK_BEGIN_DECLS
-
-typedef struct pk_server pk_server;
 
 #define PK_NEVER UINT32_MAX /* for a time of pk_server_opts: no limit */
 
 /* In all of them 0 means the default that the comment names. */
 typedef struct pk_server_opts {
-    size_t size;              /* set by PK_SERVER_OPTS */
-    bool reuse_port;          /* share the TCP port with other servers that set it too */
-    int backlog;              /* connections that wait to be accepted; 511 */
-    uint32_t max_connections; /* open at once; further ones wait in the backlog; 65,536 */
-    uint32_t max_streams;     /* open at once on a connection; 256 */
+    size_t size;                 /* set by PK_SERVER_OPTS */
+    const pk_router_opts *calls; /* of the server's router; borrowed until pk_server_new returns */
+    bool reuse_port;             /* share the TCP port with other servers that set it too */
+    int backlog;                 /* connections that wait to be accepted; 511 */
+    uint32_t max_connections;    /* open at once; further ones wait in the backlog; 65,536 */
+    uint32_t max_streams;        /* open at once on a connection; 256 */
     /*
      * Bytes of request bodies in flight: per call (1 MiB) and per connection (8 MiB). A window
      * bounds what a call can receive in one round trip: 1 MiB fills 100 Mbit/s at 80 ms. The second

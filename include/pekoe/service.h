@@ -34,7 +34,10 @@ typedef struct pk_router_opts {
 PK_API PK_NODISCARD int pk_router_new(pk_router **ret_router, pk_loop *loop,
                                       const pk_router_opts *opts);
 
-/* No call of its own may be open. Takes NULL; returns NULL. */
+/*
+ * Frees the router; calls that still end (a worker thread returns, the last bytes leave) may do so
+ * after it. Nothing may hand it new ones. Takes NULL; returns NULL.
+ */
 PK_API pk_router *pk_router_free(pk_router *router);
 
 /* The router of a server (server.h); it lives as long as the server. */

@@ -1,0 +1,12 @@
+/*
+ * The server's side of streaming calls: they are refused as not implemented.
+ */
+#include "handlers/call.h"
+
+#include "core/status.h"
+
+void pk_serve_streaming(pk_call *call, bool ended)
+{
+    pk_status status = PK_STATUS(PK_UNIMPLEMENTED, "streaming calls are not implemented");
+    pk_call_answer_status(call, &status);
+}
