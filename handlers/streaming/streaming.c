@@ -1,9 +1,8 @@
 /*
  * The server's side of streaming calls: they are refused as not implemented.
  */
-#include "handlers/call.h"
-
 #include "core/status.h"
+#include "handlers/call.h"
 
 void pk_serve_streaming(pk_call *call, bool ended)
 {

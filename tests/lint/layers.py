@@ -39,7 +39,7 @@ MUST_NOT_KNOW = {
 
 # header -> the only files that include it.
 ONLY_IN = {
-    r'ev\.h': r'core/loop[^/]*\.[ch]',
+    r'ev\.h': r'core/loop[^/]*\.[ch]|examples/.*', # a program's own watchers
     r'zlib\.h': r'marshalling/compressor[^/]*\.c',
     r'openssl/.*': r'(transport|gateway)/tls[^/]*\.[ch]',
     r'ares\.h': r'(transport|gateway)/resolver[^/]*\.c',
