@@ -29,7 +29,7 @@ static const struct output outputs[] = {
      false,
      gen_emit_pekoe_source_opening,
      NULL,
-     {gen_emit_types_source, gen_emit_service_source}},
+     {gen_emit_pack_source, gen_emit_service_source}},
 };
 
 static void add_output(struct gen_run *run, const struct gen_file *file, const char *ending,

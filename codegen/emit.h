@@ -39,11 +39,23 @@ gen_emitter gen_emit_message_source;
 gen_emitter gen_emit_pekoe_header_opening;
 gen_emitter gen_emit_pekoe_header_closing;
 gen_emitter gen_emit_pekoe_source_opening;
-/* emit_types.c: pk_message_type tables and typed functions. */
+/* emit_types.c: typed functions, and the declarations of pk_message_type tables. */
 gen_emitter gen_emit_types_header;
-gen_emitter gen_emit_types_source;
+/* emit_pack.c: packers, slab decoders (emit_slab.c) and pk_message_type tables. */
+gen_emitter gen_emit_pack_source;
 /* emit_service.c: impl tables, method rows, file descriptors. */
 gen_emitter gen_emit_service_header;
 gen_emitter gen_emit_service_source;
+
+/*
+ * The message's pk_message_type, as the output of `file` names it. A foreign message that a method
+ * takes or returns has a static one of its own there, since the other file's output may be of
+ * another run, with other parameters.
+ */
+const char *gen_type_table(struct gen_memory *memory, const struct gen_message *message,
+                           const struct gen_file *file);
+
+/* Reports parameters and options about slabs that cannot be; called once before emitting. */
+void gen_slab_check(struct gen_run *run);
 
 #endif

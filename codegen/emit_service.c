@@ -150,8 +150,8 @@ static void write_row(struct gen_printer *out, const struct gen_method *method)
               "    .serve = $serve$,\n"
               "    .style = PK_$style$,\n"
               "},\n",
-              "input_type", gen_format(out->memory, "%s_type", method->input->c_pekoe),
-              "output_type", gen_format(out->memory, "%s_type", method->output->c_pekoe));
+              "input_type", gen_type_table(out->memory, method->input, method->service->file),
+              "output_type", gen_type_table(out->memory, method->output, method->service->file));
 }
 
 static void write_service_source(struct gen_printer *out, const struct gen_file *file,

@@ -1,6 +1,6 @@
 /*
- * What pekoe knows of each message: its pk_message_type, and the typed functions that handlers call
- * (new, done, read, write). Part of x.pekoe.h and x.pekoe.c.
+ * What x.pekoe.h says of each message: its pk_message_type, which emit_pack.c defines, and the typed
+ * functions that handlers call (new, done, read, write).
  */
 #include "codegen/emit.h"
 
@@ -56,22 +56,5 @@ void gen_emit_types_header(struct gen_run *run, const struct gen_file *file,
                        "{\n"
                        "    return pk_writer_write(writer, message);\n"
                        "}\n");
-    }
-}
-
-void gen_emit_types_source(struct gen_run *run, const struct gen_file *file,
-                           struct gen_printer *out)
-{
-    for (size_t i = 0; i < file->n_all_messages; i++) {
-        const struct gen_message *message = file->all_messages[i];
-        if (!has_type(message))
-            continue;
-        set_message(out, message);
-        gen_print(out, "\n"
-                       "const pk_message_type $pekoe$_type = {\n"
-                       "    .name = \"$full$\",\n"
-                       "    .descriptor = &$lower$__descriptor,\n"
-                       "    .struct_size = sizeof($type$),\n"
-                       "};\n");
     }
 }

@@ -25,8 +25,68 @@ static bool set_messages(struct gen_parameters *parameters, const char *value,
     return true;
 }
 
+static void add_name(const char ***names, size_t *count, const char *value,
+                     struct gen_memory *memory)
+{
+    const char **grown = gen_array(memory, *count + 1, sizeof(*grown));
+
+    for (size_t i = 0; i < *count; i++)
+        grown[i] = (*names)[i];
+    grown[(*count)++] = gen_strdup(memory, value);
+    *names = grown;
+}
+
+static bool is_full_name(const char *value)
+{
+    return value[0] != '\0' && strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                             "0123456789_.") == strlen(value);
+}
+
+static bool set_slab(struct gen_parameters *parameters, const char *value,
+                     struct gen_memory *memory)
+{
+    if (strcmp(value, "services") == 0)
+        parameters->slab = GEN_SLAB_SERVICES;
+    else if (strcmp(value, "all") == 0)
+        parameters->slab = GEN_SLAB_ALL;
+    else if (strcmp(value, "opt-in") == 0)
+        parameters->slab = GEN_SLAB_OPT_IN;
+    else if (is_full_name(value))
+        add_name(&parameters->slab_names, &parameters->n_slab_names, value, memory);
+    else
+        return false;
+    return true;
+}
+
+static bool set_slab_exclude(struct gen_parameters *parameters, const char *value,
+                             struct gen_memory *memory)
+{
+    if (!is_full_name(value))
+        return false;
+    add_name(&parameters->slab_excluded, &parameters->n_slab_excluded, value, memory);
+    return true;
+}
+
+static bool set_slab_reserve(struct gen_parameters *parameters, const char *value,
+                             struct gen_memory *memory)
+{
+    (void) memory;
+    if (strcmp(value, "growth") == 0)
+        parameters->slab_reserve = GEN_GROWTH;
+    else if (strcmp(value, "lookahead") == 0)
+        parameters->slab_reserve = GEN_LOOKAHEAD;
+    else if (strcmp(value, "prescan") == 0)
+        parameters->slab_reserve = GEN_PRESCAN;
+    else
+        return false;
+    return true;
+}
+
 static const struct key known[] = {
     {"messages", "all|none", set_messages},
+    {"slab", "services|all|opt-in|FULL.MESSAGE.NAME", set_slab},
+    {"slab-exclude", "FULL.MESSAGE.NAME", set_slab_exclude},
+    {"slab-reserve", "growth|lookahead|prescan", set_slab_reserve},
 };
 
 #define KNOWN_COUNT (sizeof known / sizeof known[0])

@@ -15,6 +15,21 @@ struct gen_parameters {
      * those of protoc-gen-c, and names are spelt as protoc-gen-c spells them.
      */
     bool messages;
+
+    /*
+     * Which messages get a slab decoder: slab=services (default; those that a method takes or
+     * returns), all, opt-in (those with `option (pekoe.slab) = true`), or the full name of one
+     * message, which adds it and may be given several times. slab-exclude= takes full names away.
+     * A message that has a group always gets one: protobuf-c cannot decode it.
+     */
+    enum gen_slab_choice { GEN_SLAB_SERVICES, GEN_SLAB_ALL, GEN_SLAB_OPT_IN } slab;
+    const char **slab_names;
+    size_t n_slab_names;
+    const char **slab_excluded;
+    size_t n_slab_excluded;
+
+    /* slab-reserve=growth (default), lookahead or prescan: see pk_reserve. */
+    enum gen_slab_reserve { GEN_GROWTH, GEN_LOOKAHEAD, GEN_PRESCAN } slab_reserve;
 };
 
 /*

@@ -44,6 +44,9 @@ static void fill_response(struct gen_run *run, const request_type *request)
     if (run->report->count > 0)
         return;
     run->model = model;
+    gen_slab_check(run);
+    if (run->report->count > 0)
+        return;
     for (size_t i = 0; i < model->n_files; i++) {
         if (model->files[i]->generated)
             gen_emit_file(run, model->files[i]);

@@ -118,25 +118,26 @@ void *pk_decoder_grow(pk_decoder *decoder, size_t size)
 
 #define FIRST_CAPACITY 8u
 
-static void *new_array(pk_decoder *decoder, pk_array *array, void *elements, size_t count,
-                       size_t capacity, size_t element_size)
+static pk_array new_array(pk_decoder *decoder, const void *elements, size_t used, size_t capacity,
+                          size_t element_size)
 {
+    pk_array array = {NULL, NULL};
     size_t size;
+    void *block;
     if (__builtin_mul_overflow(capacity, element_size, &size) ||
-        __builtin_add_overflow(size, PK_ARRAY_HEADER, &size)) {
+        __builtin_add_overflow(size, PK_ARRAY_HEADER, &size) || size > SIZE_MAX / 2) {
         pk_decoder_fail(decoder, PK_ERR_LIMIT, "array is too large");
-        return NULL;
+        return array;
     }
-    uint8_t *block = pk_decoder_take(decoder, size);
-    if (!block)
-        return NULL;
+    if (!pk_decoder_take(decoder, size, &block))
+        return array;
     memcpy(block, &capacity, sizeof capacity);
-    block += PK_ARRAY_HEADER;
-    if (count > 0)
-        memcpy(block, elements, count * element_size);
-    array->next = block + count * element_size;
-    array->full = block + capacity * element_size;
-    return block;
+    uint8_t *first = (uint8_t *) block + PK_ARRAY_HEADER;
+    if (used > 0)
+        memcpy(first, elements, used);
+    array.next = first + used;
+    array.full = first + capacity * element_size;
+    return array;
 }
 
 /*
@@ -144,13 +145,13 @@ static void *new_array(pk_decoder *decoder, pk_array *array, void *elements, siz
  * Stops at whatever is not one of them. Each step moves `p` forward within the input, and the
  * result is at most half of the bytes that were looked at.
  */
-static size_t count_run(uint32_t tag, const uint8_t *p, const uint8_t *end)
+static size_t count_run(uint32_t tag, uint8_t *p, uint8_t *end)
 {
     size_t count = 0;
     size_t tag_size = pk_varint_size(tag);
     while (p < end) {
         count++;
-        pk_varint length = pk_read_varint((uint8_t *) (uintptr_t) p);
+        pk_varint length = pk_read_varint(p);
         if (!length.next || length.next > end || length.value > (size_t) (end - length.next))
             break;
         p = length.next + length.value;
@@ -165,10 +166,10 @@ static size_t count_run(uint32_t tag, const uint8_t *p, const uint8_t *end)
     return count;
 }
 
-void *pk_array_grow(pk_decoder *decoder, pk_array *array, void *elements, size_t element_size,
-                    uint32_t tag, const uint8_t *p, const uint8_t *end)
+pk_array pk_array_grow(pk_decoder *decoder, const void *elements, size_t used, size_t element_size,
+                       uint32_t tag, uint8_t *p, uint8_t *end)
 {
-    size_t count = elements ? (size_t) (array->next - (uint8_t *) elements) / element_size : 0;
+    size_t count = used / element_size;
     size_t capacity = count < FIRST_CAPACITY / 2 ? FIRST_CAPACITY : count * 2;
     if (decoder->reserve == PK_RESERVE_LOOKAHEAD && (tag & 7) == PK_WIRE_LENGTH) {
         /* Never less than doubling once there is an array: short runs must not copy it each time. */
@@ -176,7 +177,7 @@ void *pk_array_grow(pk_decoder *decoder, pk_array *array, void *elements, size_t
         if (count == 0 || count + run > capacity)
             capacity = count + run;
     }
-    return new_array(decoder, array, elements, count, capacity, element_size);
+    return new_array(decoder, elements, used, capacity, element_size);
 }
 
 /* Room for `more` further elements behind `count`; sets *elements. */
@@ -191,10 +192,11 @@ static bool array_room(pk_decoder *decoder, pk_array *array, void **elements, si
         capacity = count * 2;
     if (more == 1 && capacity < FIRST_CAPACITY)
         capacity = FIRST_CAPACITY;
-    void *grown = new_array(decoder, array, *elements, count, capacity, element_size);
-    if (!grown)
+    size_t used = count * element_size;
+    *array = new_array(decoder, *elements, used, capacity, element_size);
+    if (!array->next)
         return false;
-    *elements = grown;
+    *elements = array->next - used;
     return true;
 }
 
@@ -213,6 +215,13 @@ bool pk_decode_check_utf8(pk_decoder *decoder, const uint8_t *text, size_t lengt
     }
     return pk_decoder_fail(decoder, PK_ERR_MALFORMED,
                            "a string holds a NUL byte, which a C string cannot");
+}
+
+bool pk_decode_check_binary(pk_decoder *decoder, const uint8_t *text, size_t length)
+{
+    return pk_utf8_check(text, length) != PK_TEXT_BAD ||
+           pk_decoder_fail(decoder, PK_ERR_MALFORMED,
+                           "malformed message: a string is not valid UTF-8");
 }
 
 bool pk_decode_check_nul(pk_decoder *decoder, const uint8_t *text, size_t length)
@@ -619,18 +628,17 @@ uint8_t *pk_decode_closed_enums(pk_decoder *decoder, uint8_t *p, uint8_t *end, u
  * Counts the records of the plan's fields on the root's level, length-delimited ones only. Stops at
  * groups and at whatever does not look right: the decoder will say what it is.
  */
-static void count_records(const pk_reserve_plan *plan, const uint8_t *p, const uint8_t *end,
-                          uint32_t *counts)
+static void count_records(const pk_reserve_plan *plan, uint8_t *p, uint8_t *end, uint32_t *counts)
 {
     while (p < end) {
-        pk_varint tag = pk_read_varint((uint8_t *) (uintptr_t) p);
+        pk_varint tag = pk_read_varint(p);
         if (!tag.next || tag.next > end)
             return;
         p = tag.next;
         pk_varint value;
         switch (tag.value & 7) {
         case PK_WIRE_VARINT:
-            value = pk_read_varint((uint8_t *) (uintptr_t) p);
+            value = pk_read_varint(p);
             if (!value.next || value.next > end)
                 return;
             p = value.next;
@@ -644,7 +652,7 @@ static void count_records(const pk_reserve_plan *plan, const uint8_t *p, const u
             break;
         }
         case PK_WIRE_LENGTH:
-            value = pk_read_varint((uint8_t *) (uintptr_t) p);
+            value = pk_read_varint(p);
             if (!value.next || value.next > end || value.value > (size_t) (end - value.next))
                 return;
             p = value.next + value.value;
@@ -659,8 +667,8 @@ static void count_records(const pk_reserve_plan *plan, const uint8_t *p, const u
     }
 }
 
-void pk_decoder_prescan(pk_decoder *decoder, const pk_reserve_plan *plan, void *message,
-                        const uint8_t *p, const uint8_t *end)
+void pk_decoder_prescan(pk_decoder *decoder, const pk_reserve_plan *plan, void *message, uint8_t *p,
+                        uint8_t *end)
 {
     uint32_t counts[PK_RESERVE_FIELDS_MAX] = {0};
     size_t payload = (size_t) (end - p);
@@ -686,13 +694,12 @@ void pk_decoder_prescan(pk_decoder *decoder, const pk_reserve_plan *plan, void *
     }
     for (unsigned i = 0; i < plan->field_count; i++) {
         uint8_t *member = (uint8_t *) message + plan->fields[i].offset;
-        pk_array array;
         if (counts[i] == 0 || array_member(member))
             continue;
-        void *made = new_array(decoder, &array, NULL, 0, counts[i], sizeof(void *));
-        if (!made)
+        pk_array array = new_array(decoder, NULL, 0, counts[i], sizeof(void *));
+        if (!array.next)
             return;
-        memcpy(member, &made, sizeof made);
+        memcpy(member, &array.next, sizeof array.next);
     }
 }
 

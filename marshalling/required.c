@@ -36,19 +36,20 @@ static bool add_event(pk_decoder *decoder, void *message, enum event_kind kind, 
 {
     struct pk_required_log *log = decoder->required;
     if (!log) {
-        log = pk_decoder_take(decoder, sizeof *log);
-        if (!log)
+        void *piece;
+        if (!pk_decoder_take(decoder, sizeof *log, &piece))
             return false;
+        log = piece;
         memset(log, 0, sizeof *log);
         decoder->required = log;
     }
     if (log->count == log->capacity) {
         size_t capacity = log->capacity ? log->capacity * 2 : 8;
-        struct event *events = pk_decoder_take(decoder, capacity * sizeof *events);
-        if (!events)
+        void *events;
+        if (!pk_decoder_take(decoder, capacity * sizeof(struct event), &events))
             return false;
         if (log->count > 0)
-            memcpy(events, log->events, log->count * sizeof *events);
+            memcpy(events, log->events, log->count * sizeof(struct event));
         log->events = events;
         log->capacity = capacity;
     }
@@ -166,9 +167,10 @@ bool pk_required_judge(pk_decoder *decoder)
         replaced_count += kind_of(&log->events[i]) == REPLACED;
     void **replaced = NULL;
     if (replaced_count > 0) {
-        replaced = pk_decoder_take(decoder, replaced_count * sizeof *replaced);
-        if (!replaced)
+        void *piece;
+        if (!pk_decoder_take(decoder, replaced_count * sizeof *replaced, &piece))
             return false;
+        replaced = piece;
         size_t next = 0;
         for (size_t i = 0; i < log->count; i++) {
             if (kind_of(&log->events[i]) == REPLACED)

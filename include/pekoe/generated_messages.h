@@ -171,15 +171,18 @@ PK_API __attribute__((cold)) void pk_decoder_truncated(pk_decoder *decoder);
 PK_API __attribute__((cold)) void pk_decoder_bad_varint(pk_decoder *decoder);
 PK_API __attribute__((cold)) void pk_decoder_too_deep(pk_decoder *decoder);
 
-/* Memory for one object, aligned to 16, contents undefined; NULL after a failure. */
-PK_INLINE void *pk_decoder_take(pk_decoder *decoder, size_t size)
+/* Memory for one object, aligned to 16, contents undefined, into *ret_piece. */
+PK_INLINE bool pk_decoder_take(pk_decoder *decoder, size_t size, void **ret_piece)
 {
     size_t rounded = (size + 15) & ~(size_t) 15;
     uint8_t *piece = decoder->at;
-    if (PK_UNLIKELY((size_t) (decoder->limit - piece) < rounded))
-        return pk_decoder_grow(decoder, size);
+    if (PK_UNLIKELY((size_t) (decoder->limit - piece) < rounded)) {
+        *ret_piece = pk_decoder_grow(decoder, size);
+        return *ret_piece != NULL;
+    }
     decoder->at = piece + rounded;
-    return piece;
+    *ret_piece = piece;
+    return true;
 }
 
 typedef uint64_t pk_two_words __attribute__((vector_size(16), aligned(16), may_alias));
@@ -280,6 +283,9 @@ PK_INLINE bool pk_decode_length(pk_decoder *decoder, uint8_t **place, uint8_t *e
 PK_API bool pk_decode_check_utf8(pk_decoder *decoder, const uint8_t *text, size_t length);
 PK_API bool pk_decode_check_nul(pk_decoder *decoder, const uint8_t *text, size_t length);
 
+/* The same for a string that is kept as bytes, which may hold a NUL. */
+PK_API bool pk_decode_check_binary(pk_decoder *decoder, const uint8_t *text, size_t length);
+
 /* A string that must be UTF-8 (proto3). The NUL is the caller's: see `nul`. */
 PK_INLINE bool pk_decode_utf8(pk_decoder *decoder, uint8_t **place, uint8_t *end, char **text)
 {
@@ -346,11 +352,47 @@ PK_INLINE pk_array pk_array_of(void *elements, size_t count, size_t element_size
 }
 
 /*
- * Moves a full array into a larger one and returns its new first element, NULL after a failure.
- * `p` stands behind the tag of the record that found the array full; what follows may be counted.
+ * A larger copy of a full array whose elements take `used` bytes; its `next` is NULL after a
+ * failure. `p` stands behind the tag of the record that found the array full; what follows may be
+ * counted.
  */
-PK_API void *pk_array_grow(pk_decoder *decoder, pk_array *array, void *elements,
-                           size_t element_size, uint32_t tag, const uint8_t *p, const uint8_t *end);
+PK_API pk_array pk_array_grow(pk_decoder *decoder, const void *elements, size_t used,
+                              size_t element_size, uint32_t tag, uint8_t *p, uint8_t *end);
+
+/* Room for one more element; `member` is the address of the message's pointer to the elements. */
+PK_INLINE bool pk_array_room(pk_decoder *decoder, pk_array *array, void *member,
+                             size_t element_size, uint32_t tag, uint8_t *p, uint8_t *end)
+{
+    if (PK_UNLIKELY(array->next == array->full)) {
+        uint8_t *elements;
+        memcpy(&elements, member, sizeof elements);
+        size_t used = (size_t) (array->next - elements);
+        *array = pk_array_grow(decoder, elements, used, element_size, tag, p, end);
+        if (!array->next)
+            return false;
+        elements = array->next - used;
+        memcpy(member, &elements, sizeof elements);
+    }
+    return true;
+}
+
+PK_INLINE void pk_array_add_pointer(pk_array *array, const void *element)
+{
+    memcpy(array->next, &element, sizeof element);
+    array->next += sizeof element;
+}
+
+PK_INLINE void pk_array_add_bytes(pk_array *array, ProtobufCBinaryData element)
+{
+    memcpy(array->next, &element, sizeof element);
+    array->next += sizeof element;
+}
+
+/* How many elements there are; `elements` is the message's pointer. */
+PK_INLINE size_t pk_array_count(pk_array array, const void *elements, size_t element_size)
+{
+    return (size_t) (array.next - (const uint8_t *) elements) / element_size;
+}
 
 /*
  * Numbers of a repeated field, `elements` and `count` being its members: a packed record (`p`
@@ -379,6 +421,31 @@ PK_API bool pk_decode_unlisted(pk_decoder *decoder, ProtobufCMessage *message, u
 
 /* A tag as it came, overlong or not; `next` NULL after a failure. */
 PK_API pk_varint pk_decode_tag(pk_decoder *decoder, uint8_t *p, uint8_t *end);
+
+/* The same, with tags of one and two bytes read in line. */
+PK_INLINE bool pk_decode_next_tag(pk_decoder *decoder, uint8_t **place, uint8_t *end, uint32_t *tag)
+{
+    uint8_t *p = *place;
+    uint32_t first = p[0];
+    uint32_t second = p[1];
+    if (PK_LIKELY(first - 8 < 0x78)) {
+        *tag = first;
+        *place = p + 1;
+        return true;
+    }
+    /* At the end the second byte is 0. */
+    if (PK_LIKELY(first >= 0x80 && second - 1 < 0x7f)) {
+        *tag = first + (second << 7) - 0x80;
+        *place = p + 2;
+        return true;
+    }
+    pk_varint varint = pk_decode_tag(decoder, p, end);
+    if (!varint.next)
+        return false;
+    *tag = (uint32_t) varint.value;
+    *place = varint.next;
+    return true;
+}
 
 /*
  * A record that the chain of fields did not take. A tag that was longer than it need be is written
@@ -413,7 +480,7 @@ PK_API bool pk_decode_replaced(pk_decoder *decoder, void *message);
 
 /* PK_RESERVE_PRESCAN: counts the root's records and makes room for them. Hints only. */
 PK_API void pk_decoder_prescan(pk_decoder *decoder, const pk_reserve_plan *plan, void *message,
-                               const uint8_t *p, const uint8_t *end);
+                               uint8_t *p, uint8_t *end);
 
 /* Ends a root's decode: judges what was noted. 0 or the decoder's error. */
 PK_API int pk_decoder_finish(pk_decoder *decoder, bool decoded);
