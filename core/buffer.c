@@ -69,12 +69,14 @@ pk_buffer *pk_buffer_unref(pk_buffer *buffer)
     return NULL;
 }
 
-/* Larger memory of at least `needed` bytes; the caller moves the contents and frees the old. */
-static uint8_t *larger_memory(const pk_buffer *buffer, size_t needed, size_t *ret_capacity)
+/*
+ * Larger memory of at least `needed` and `wanted` bytes; the caller moves the contents and frees
+ * the old.
+ */
+static uint8_t *larger_memory(const pk_buffer *buffer, size_t needed, size_t wanted,
+                              size_t *ret_capacity)
 {
-    size_t capacity = 2 * buffer->capacity;
-    if (capacity < needed)
-        capacity = needed;
+    size_t capacity = wanted < needed ? needed : wanted;
     capacity = pk_memory_usable(capacity);
     uint8_t *memory = pk_memory_get(buffer->pool->memory, capacity);
     if (memory)
@@ -91,7 +93,7 @@ int pk_buffer_room_before(pk_buffer *buffer, size_t size)
     size_t behind = (size_t) (buffer->memory + buffer->capacity - buffer->end);
     if (__builtin_add_overflow(size, length + behind, &needed) || needed > SIZE_MAX / 4)
         return PK_ERR_NOMEM;
-    uint8_t *memory = larger_memory(buffer, needed, &capacity);
+    uint8_t *memory = larger_memory(buffer, needed, 2 * buffer->capacity, &capacity);
     if (!memory)
         return PK_ERR_NOMEM;
     uint8_t *end = memory + capacity - behind;
@@ -105,7 +107,7 @@ int pk_buffer_room_before(pk_buffer *buffer, size_t size)
     return 0;
 }
 
-int pk_buffer_room_after(pk_buffer *buffer, size_t size)
+static int room_after(pk_buffer *buffer, size_t size, size_t wanted)
 {
     size_t behind = (size_t) (buffer->memory + buffer->capacity - buffer->end);
     if (PK_LIKELY(size <= behind))
@@ -118,7 +120,7 @@ int pk_buffer_room_after(pk_buffer *buffer, size_t size)
         return PK_ERR_NOMEM;
     uint8_t *memory = buffer->memory;
     if (needed > buffer->capacity) {
-        memory = larger_memory(buffer, needed, &capacity);
+        memory = larger_memory(buffer, needed, wanted, &capacity);
         if (!memory)
             return PK_ERR_NOMEM;
         if (length > 0)
@@ -130,6 +132,16 @@ int pk_buffer_room_after(pk_buffer *buffer, size_t size)
     buffer->start = memory + front;
     buffer->end = buffer->start + length;
     return 0;
+}
+
+int pk_buffer_room_after(pk_buffer *buffer, size_t size)
+{
+    return room_after(buffer, size, 2 * buffer->capacity);
+}
+
+int pk_buffer_room_after_exactly(pk_buffer *buffer, size_t size)
+{
+    return room_after(buffer, size, 0);
 }
 
 int pk_buffer_prepend(pk_buffer *buffer, const void *bytes, size_t length)

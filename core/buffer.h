@@ -77,6 +77,12 @@ static inline void pk_buffer_rewind_for_append(pk_buffer *buffer, size_t reserve
 PK_NODISCARD int pk_buffer_room_before(pk_buffer *buffer, size_t size);
 PK_NODISCARD int pk_buffer_room_after(pk_buffer *buffer, size_t size);
 
+/*
+ * The same behind the end for a writer that knows the most it will ever write: memory that is
+ * replaced becomes as large as is needed and not twice as large as it was.
+ */
+PK_NODISCARD int pk_buffer_room_after_exactly(pk_buffer *buffer, size_t size);
+
 /* Copies bytes in front of (behind) the contents. 0 or PK_ERR_NOMEM. */
 PK_NODISCARD int pk_buffer_prepend(pk_buffer *buffer, const void *bytes, size_t length);
 PK_NODISCARD int pk_buffer_append(pk_buffer *buffer, const void *bytes, size_t length);

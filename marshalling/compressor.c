@@ -1,9 +1,12 @@
 /* Compressor sets, kept states, and one message through them: see compressor.h. */
 #include "marshalling/compressor.h"
 
+#include "marshalling/frame.h"
+
 #include <string.h>
 
 #define IDENTITY "identity"
+#define EXPECTED_RATIO 4u /* plain to compressed */
 
 const pk_compressor_set pk_compressor_set_default = {
     .items = {&pk_compressor_gzip, &pk_compressor_deflate},
@@ -77,8 +80,12 @@ uint8_t *pk_compressor_output_room(pk_compressor_output *output, size_t *ret_roo
         output->error = PK_ERR_LIMIT;
         return NULL;
     }
+    /* Doubled, but not beyond what the limit, and what a decoder reads behind it, can use. */
     pk_buffer *buffer = output->buffer;
-    if (pk_buffer_room_after(buffer, 1) < 0) {
+    int r = buffer->capacity > output->left
+                ? pk_buffer_room_after_exactly(buffer, output->left + PK_FRAME_PADDING)
+                : pk_buffer_room_after(buffer, 1);
+    if (r < 0) {
         output->error = PK_ERR_NOMEM;
         return NULL;
     }
@@ -167,6 +174,11 @@ int pk_decompress(pk_compressor_pool *pool, const pk_compressor *compressor, pk_
         if (!slot->decompress_state)
             return PK_ERR_NOMEM;
     }
+    /* Room for what a usual message comes to, so that the buffer rarely grows by copying. */
+    size_t expected =
+        bytes.length < limit / (2 * EXPECTED_RATIO) ? bytes.length * EXPECTED_RATIO : limit;
+    if (pk_buffer_room_after_exactly(ret_output, expected + PK_FRAME_PADDING) < 0)
+        return PK_ERR_NOMEM;
     pk_compressor_output output = {ret_output, limit, 0};
     return compressor->decompress(slot->decompress_state, bytes, &output);
 }
