@@ -136,10 +136,11 @@ bool pk_bench_fork_line(const char *line, pk_bench_iteration *iteration, const p
         iteration->points[iteration->point_count++] = point;
         return true;
     case 'S':
-        if (sscanf(line, "S %d %la %63[^\t]\t%n", &policy, &value, unit, &used) != 3 || !used ||
-            (policy != PK_BENCH_AVERAGE && policy != PK_BENCH_SUM))
+        if (sscanf(line, "S %d %la %63[^\t]%n", &policy, &value, unit, &used) != 3 ||
+            line[used] != '\t' || (policy != PK_BENCH_AVERAGE && policy != PK_BENCH_SUM))
             return false;
-        pk_bench_extras_add(&iteration->extras, line + used, unit, (pk_bench_policy) policy, value);
+        pk_bench_extras_add(&iteration->extras, line + used + 1, unit, (pk_bench_policy) policy,
+                            value);
         return true;
     case 'R':
         if (sscanf(line, "R %la %la", &iteration->score, &iteration->nanoseconds) != 2)

@@ -97,12 +97,12 @@ static bool read_metric(pk_bench_metric *metric, const char *label, const pk_ben
                                 .unit = pk_bench_copy(string_of(json, "scoreUnit", ""))};
     if (!score || !read_scores(metric, histogram ? histogram : raw, histogram != NULL))
         return false;
-    /* The file does not say how scores became one; the score itself does. */
-    pk_bench_summary summary = pk_bench_metric_summarize(metric).statistics;
-    double given = number_of(score);
-    double room = 1e-9 * fabs(given) + 1e-12;
-    if (metric->count > 1 && fabs(given - summary.mean) > room && !histogram) {
-        bool is_sum = fabs(given - summary.sum) <= room;
+    /* The file does not say how scores became one; that a score of many has no error does. */
+    const pk_bench_json *error = pk_bench_json_member(json, "scoreError");
+    if (metric->count > 2 && !histogram && error && isnan(number_of(error))) {
+        double given = number_of(score);
+        double sum = pk_bench_metric_summarize(metric).statistics.sum;
+        bool is_sum = fabs(given - sum) <= 1e-9 * fabs(given);
         metric->policy = is_sum ? PK_BENCH_SUM : PK_BENCH_DERIVED;
         metric->derived = given;
     }
