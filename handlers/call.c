@@ -60,7 +60,9 @@ pk_call *pk_call_open(struct pk_router *router, pk_exchange *exchange, const pk_
     call->protocol = protocol;
     call->reply_protocol = protocol;
     call->request = NULL;
+    call->request_compressed = false;
     call->fail = pk_call_answer_status;
+    call->release = NULL;
     call->encoding = router->encoding;
     call->encoding.arena = &call->scope.arena;
     call->metadata = pk_metadata_over(head->fields, head->count, &call->scope.arena);
@@ -84,6 +86,8 @@ pk_call *pk_call_open(struct pk_router *router, pk_exchange *exchange, const pk_
 static void release_call(pk_scope *scope)
 {
     pk_call *call = (pk_call *) scope;
+    if (PK_UNLIKELY(call->release != NULL))
+        call->release(call);
     pk_router *router = call->router;
     pk_memory *memory = scope->arena.memory;
     pk_arena_done(&scope->arena);
@@ -110,6 +114,19 @@ const pk_status *pk_call_map_failure(pk_call *call, const pk_status *status)
     return mapped && mapped->code != PK_OK ? mapped : status;
 }
 
+/* Hands a whole response down and ends the call; `code` is what it says, `status` what was meant. */
+static void send_whole(pk_call *call, pk_reply *reply, pk_code code, const pk_status *status)
+{
+    if (PK_UNLIKELY(call->scope.arena.exhausted)) {
+        pk_buffer_unref(reply->body);
+        pk_protocol_reply_no_memory(call->reply_protocol, reply);
+        code = PK_RESOURCE_EXHAUSTED;
+    }
+    call->answered = true;
+    call->exchange->ops->reply_strict(call->exchange, reply);
+    pk_call_end(call, code == PK_OK ? NULL : status ? status : &ended_normally);
+}
+
 void pk_call_answer(pk_call *call, const pk_outcome *outcome)
 {
     if (!pk_call_is_open(call))
@@ -117,23 +134,18 @@ void pk_call_answer(pk_call *call, const pk_outcome *outcome)
     const pk_protocol *protocol = call->reply_protocol;
     pk_reply reply;
     pk_code code = protocol->reply_unary(protocol, &call->encoding, outcome, &reply);
-    if (PK_UNLIKELY(call->scope.arena.exhausted)) {
-        pk_buffer_unref(reply.body);
-        pk_protocol_reply_no_memory(protocol, &reply);
-        code = PK_RESOURCE_EXHAUSTED;
-    }
-    call->answered = true;
-    call->exchange->ops->reply_strict(call->exchange, &reply);
-    pk_call_end(call, code == PK_OK ? NULL : outcome->status ? outcome->status : &ended_normally);
+    send_whole(call, &reply, code, outcome->status);
 }
 
 void pk_call_answer_status(pk_call *call, const pk_status *status)
 {
-    pk_outcome outcome = {.type = call->method ? call->method->reply : NULL,
-                          .status = status,
-                          .headers = &call->headers,
-                          .trailers = &call->trailers};
-    pk_call_answer(call, &outcome);
+    if (!pk_call_is_open(call))
+        return;
+    const pk_protocol *protocol = call->reply_protocol;
+    pk_outcome outcome = {.status = status, .headers = &call->headers, .trailers = &call->trailers};
+    pk_reply reply;
+    pk_code code = protocol->reply_status(protocol, &call->encoding, &outcome, &reply);
+    send_whole(call, &reply, code, status);
 }
 
 /* ---- The end ---- */
@@ -359,6 +371,11 @@ pk_metadata *pk_call_headers(pk_call *call)
 pk_metadata *pk_call_trailers(pk_call *call)
 {
     return &call->trailers;
+}
+
+bool pk_call_request_compressed(const pk_call *call)
+{
+    return call->request_compressed;
 }
 
 void pk_call_set_compress_min_bytes(pk_call *call, size_t min_bytes)

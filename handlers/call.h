@@ -44,9 +44,14 @@ struct pk_call {
     void *self;
     const pk_protocol *protocol; /* of the request */
     const pk_protocol *reply_protocol;
-    const void *request; /* the message, once decoded; in the call */
-    /* Answers with a failure, as far as the response has come; set by the style. */
+    const void *request;      /* the message, once decoded; in the call */
+    bool request_compressed;  /* the request message, or the one read last, came compressed */
+    struct pk_stream *stream; /* of a streaming call, in the call; see streaming/stream.h */
+    /* Set by the style: */
+    void (*dispatch)(pk_call *call); /* asks the handler; see request.h */
+    /* Answers with a failure, as far as the response has come. */
     void (*fail)(pk_call *call, const pk_status *status);
+    void (*release)(pk_call *call); /* the call's memory goes; NULL: nothing to do */
     pk_encoding encoding;
     pk_body_reader body;
     pk_metadata metadata; /* the request's */
@@ -89,7 +94,7 @@ static inline bool pk_call_is_open(const pk_call *call)
  */
 void pk_call_answer(pk_call *call, const pk_outcome *outcome);
 
-/* The same for a failure without a message. */
+/* The same without a message; NULL is OK, for a stream that was empty. */
 void pk_call_answer_status(pk_call *call, const pk_status *status);
 
 /*

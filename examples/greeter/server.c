@@ -35,8 +35,119 @@ static pk_future say_hello(void *self, pk_call *call, const Helloworld__HelloReq
     return helloworld_hello_reply_done(reply);
 }
 
+/* One client-streaming call; lives in the call. */
+struct crowd {
+    pk_call *call;
+    pk_reader *in;
+    char *text; /* "Hello, A, B" */
+    size_t length, capacity;
+};
+
+#define CROWD_MAX (1u << 20) /* bytes of names that are gathered for one reply */
+
+static void add_name(struct crowd *crowd, const char *name)
+{
+    size_t added = strlen(name) + 2;
+    if (crowd->length + added >= crowd->capacity) {
+        crowd->capacity = 2 * (crowd->length + added);
+        char *longer = pk_call_alloc(crowd->call, crowd->capacity);
+        memcpy(longer, crowd->text, crowd->length);
+        crowd->text = longer;
+    }
+    memcpy(crowd->text + crowd->length, ", ", 2);
+    memcpy(crowd->text + crowd->length + 2, name, added - 2);
+    crowd->length += added;
+}
+
+/* A read gives a message, borrowed until the next read, or NULL at the end of the stream. */
+static pk_future gather(const void *value, void *arg)
+{
+    struct crowd *crowd = arg;
+    const Helloworld__HelloRequest *request = value;
+    if (request) {
+        if (crowd->length + strlen(request->name) > CROWD_MAX)
+            return pk_failed(crowd->call, PK_RESOURCE_EXHAUSTED, "too many names");
+        add_name(crowd, request->name);
+        return pk_then(pk_reader_read(crowd->in), gather, crowd);
+    }
+    Helloworld__HelloReply *reply = helloworld_hello_reply_new(crowd->call);
+    reply->message = crowd->text;
+    return helloworld_hello_reply_done(reply);
+}
+
+static pk_future it_keeps_talking(void *self, pk_call *call, pk_reader *in)
+{
+    struct crowd *crowd = pk_call_new(call, struct crowd, .call = call, .in = in);
+    crowd->text = pk_call_copy(call, "Hello", 5);
+    crowd->length = 5;
+    crowd->capacity = 6;
+    return pk_then(pk_reader_read(in), gather, crowd);
+}
+
+/* One server-streaming call. */
+struct letters {
+    pk_writer *out;
+    const char *left; /* of the name */
+};
+
+/* The bytes of the first letter of a text in UTF-8. */
+static int letter_length(const char *text)
+{
+    int length = 1;
+    while (((unsigned char) text[length] & 0xc0) == 0x80)
+        length++;
+    return length;
+}
+
+/* Writes while there is room; where there is none, comes back when there is. */
+static pk_future greet_letter(const void *unused, void *arg)
+{
+    struct letters *letters = arg;
+    if (letters->left[0] == '\0')
+        return pk_done(NULL); /* ends the stream with OK */
+    int length = letter_length(letters->left);
+    char text[16];
+    snprintf(text, sizeof text, "Hello, %.*s", length, letters->left);
+    letters->left += length;
+    Helloworld__HelloReply reply = HELLOWORLD__HELLO_REPLY__INIT; /* encoded before write returns */
+    reply.message = text;
+    return pk_then(helloworld_hello_reply_write(letters->out, &reply), greet_letter, letters);
+}
+
+static pk_future it_keeps_replying(void *self, pk_call *call,
+                                   const Helloworld__HelloRequest *request, pk_writer *out)
+{
+    return greet_letter(NULL, pk_call_new(call, struct letters, out, request->name));
+}
+
+/* One bidirectional call. */
+struct chat {
+    pk_reader *in;
+    pk_writer *out;
+};
+
+/* The loop below reads on when this future is done: when there is room for a further reply. */
+static pk_future greet_name(const void *value, void *arg)
+{
+    struct chat *chat = arg;
+    const Helloworld__HelloRequest *request = value;
+    Helloworld__HelloReply reply = HELLOWORLD__HELLO_REPLY__INIT;
+    reply.message =
+        pk_reader_printf(chat->in, "Hello, %s", request->name); /* until the next read */
+    return helloworld_hello_reply_write(chat->out, &reply);
+}
+
+static pk_future stream_hellos(void *self, pk_call *call, pk_reader *in, pk_writer *out)
+{
+    return pk_reader_each(in, greet_name, pk_call_new(call, struct chat, in, out));
+}
+
 static const helloworld_greeter_impl greeter = {
-    .say_hello = say_hello, /* a member that is NULL answers UNIMPLEMENTED */
+    /* A member that is NULL answers UNIMPLEMENTED. */
+    .say_hello = say_hello,
+    .it_keeps_talking = it_keeps_talking,
+    .it_keeps_replying = it_keeps_replying,
+    .stream_hellos = stream_hellos,
 };
 
 /* ---- The program ---- */

@@ -108,7 +108,10 @@ PK_API pk_metadata *pk_call_headers(pk_call *call);
 /* Server: to be sent with the status, success or failure. */
 PK_API pk_metadata *pk_call_trailers(pk_call *call);
 
-/* ---- Compression of what this side sends ---- */
+/* ---- Compression ---- */
+
+/* Whether the request's message came compressed; in a stream: the message that was read last. */
+PK_API bool pk_call_request_compressed(const pk_call *call);
 
 /*
  * Messages from `min_bytes` up are compressed where the peer accepts it; SIZE_MAX: none is, 0: all

@@ -17,8 +17,9 @@ typedef struct pk_writer pk_writer;
 /*
  * The next message, or NULL once the peer has ended its side. Borrowed until the next read: a
  * continuation uses or copies it. Done at once where a message is there. Fails with the status of
- * the call when that ends, with INTERNAL while another read is pending. The flow control window
- * opens as messages are read, so a reader that stops holds the peer back.
+ * the call when that ends, with INTERNAL while another read is pending. Bytes that are no message,
+ * or a message over the limit, end the call. The flow control window opens as messages are read, so
+ * a reader that stops holds the peer back.
  */
 PK_API PK_NODISCARD pk_future pk_reader_read(pk_reader *reader);
 
@@ -36,6 +37,14 @@ PK_API void pk_reader_give_back(pk_reader *reader, const void *message);
  * with NULL at the end of the stream; fails as soon as a read or fn's future fails.
  */
 PK_API PK_NODISCARD pk_future pk_reader_each(pk_reader *reader, pk_step *fn, void *arg);
+
+/*
+ * Memory that lives as long as the message of the last pk_reader_read, until the next read: for what
+ * is made of a message and sent at once, so that a long stream does not fill the call. Otherwise as
+ * pk_call_alloc and pk_call_printf.
+ */
+PK_API void *pk_reader_alloc(pk_reader *reader, size_t size);
+PK_API char *pk_reader_printf(pk_reader *reader, const char *format, ...) PK_PRINTF(2, 3);
 
 /*
  * Sends a message, which is encoded before this returns and may be changed or freed afterwards.

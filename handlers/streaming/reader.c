@@ -1,0 +1,371 @@
+/*
+ * The pull side of a stream: bytes wait until the handler asks, and a message that is there already
+ * costs a function call.
+ *
+ * Flow control: what arrives is owed to the peer until a read has used it up. A reader that stops
+ * therefore lets the peer send one window and no more. Bytes that wait are copied out of the
+ * transport's buffer, since a small piece must not pin a large one.
+ */
+#include "core/status.h"
+#include "handlers/streaming/stream.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+/* Credit is given back in pieces of this many bytes, or when the reader waits. */
+#define CREDIT_PIECE 16384u
+
+/* A message with memory of its own. Its root is copied behind this, so that it can be found. */
+struct pk_taken {
+    struct pk_taken *next, **previous;
+    pk_arena arena;
+    size_t size; /* of this block */
+    _Alignas(PK_ARENA_ALIGNMENT) uint8_t root[];
+};
+
+void pk_reader_open(pk_reader *reader, pk_call *call, const pk_message_type *type)
+{
+    reader->call = call;
+    reader->type = type;
+    pk_arena_init(&reader->arena, call->scope.arena.memory, 0);
+    reader->wait = (struct pk_stream_wait){NULL, NULL};
+    reader->taken = NULL;
+    reader->unread = NULL;
+    reader->owed = 0;
+    reader->held = 0;
+    reader->take = false;
+    reader->ended = false;
+}
+
+pk_call *pk_reader_call(pk_reader *reader)
+{
+    return reader->call;
+}
+
+/* ---- Flow control ---- */
+
+/* Body bytes that have come and were not used up by a read. */
+static size_t bytes_left(const pk_reader *reader)
+{
+    size_t left = pk_frame_reader_left(&reader->call->body.frames);
+    return left + (reader->unread ? pk_buffer_length(reader->unread) : 0);
+}
+
+/* Gives credit back for what was used up, from `least` bytes on. */
+static void give_credit(pk_reader *reader, size_t least)
+{
+    size_t left = bytes_left(reader);
+    if (reader->owed < left + least || reader->owed == left)
+        return;
+    /* What is decoded is not longer than what came (base64): never more than is owed. */
+    pk_exchange *exchange = reader->call->exchange;
+    exchange->ops->consume(exchange, reader->owed - left);
+    reader->owed = left;
+}
+
+/* Tells the exchange how much of an incomplete message is kept beyond what is owed. */
+static void tell_held(pk_reader *reader)
+{
+    size_t held = pk_body_reader_held(&reader->call->body);
+    if (PK_LIKELY(held == reader->held))
+        return;
+    reader->held = held;
+    reader->call->exchange->ops->hold(reader->call->exchange, held);
+}
+
+/* ---- Messages with memory of their own ---- */
+
+static void give_back(pk_memory *memory, struct pk_taken *taken)
+{
+    *taken->previous = taken->next;
+    if (taken->next)
+        taken->next->previous = taken->previous;
+    pk_arena_done(&taken->arena);
+    pk_memory_put(memory, taken, taken->size);
+}
+
+void pk_reader_give_back(pk_reader *reader, const void *message)
+{
+    if (message)
+        give_back(reader->arena.memory,
+                  (struct pk_taken *) ((uintptr_t) message - offsetof(struct pk_taken, root)));
+}
+
+/* Bytes of a decoded message's root. */
+static size_t root_size(const pk_reader *reader)
+{
+    return reader->type ? reader->type->struct_size : sizeof(pk_slice);
+}
+
+/* Moves a message that was decoded into `arena` behind a header. NULL without memory. */
+static const void *take_root(pk_reader *reader, pk_arena *arena, const void *message)
+{
+    size_t size = sizeof(struct pk_taken) + root_size(reader);
+    struct pk_taken *taken = pk_memory_get(arena->memory, size);
+    if (!taken)
+        return NULL;
+    *taken = (struct pk_taken){
+        .next = reader->taken, .previous = &reader->taken, .arena = *arena, .size = size};
+    if (taken->next)
+        taken->next->previous = &taken->next;
+    reader->taken = taken;
+    memcpy(taken->root, message, root_size(reader));
+    return taken->root;
+}
+
+/* ---- Decoding ---- */
+
+static int unmarshal(pk_reader *reader, const pk_body_message *message, pk_arena *arena,
+                     const void **ret_message, pk_status *ret_status)
+{
+    const pk_encoding *encoding = &reader->call->encoding;
+    return pk_unmarshal(encoding->codec, encoding->backup, reader->type, message->bytes, arena,
+                        ret_message, ret_status);
+}
+
+/* The same into a block of its own. */
+static int unmarshal_taken(pk_reader *reader, const pk_body_message *message,
+                           const void **ret_message, pk_status *ret_status)
+{
+    pk_arena arena;
+    pk_arena_init(&arena, reader->arena.memory, 0);
+    int r = unmarshal(reader, message, &arena, ret_message, ret_status);
+    if (r == 0) {
+        *ret_message = take_root(reader, &arena, *ret_message);
+        if (*ret_message)
+            return 0;
+        *ret_status = pk_status_no_memory;
+        r = PK_ERR_NOMEM;
+    } else {
+        /* Its text may lie in the arena that goes. */
+        *ret_status = pk_status_copy(&reader->call->scope.arena, ret_status);
+    }
+    pk_arena_done(&arena);
+    return r;
+}
+
+/* A failure of the stream itself ends the call: what follows in it cannot be understood. */
+static void break_off(pk_reader *reader, const pk_status *status)
+{
+    reader->call->fail(reader->call, status);
+}
+
+/* Decodes for a read. False: the call has ended. */
+static bool decode(pk_reader *reader, const pk_body_message *message, bool take,
+                   const void **ret_message)
+{
+    reader->call->request_compressed = message->compressed;
+    pk_status status;
+    int r = take ? unmarshal_taken(reader, message, ret_message, &status)
+                 : unmarshal(reader, message, &reader->arena, ret_message, &status);
+    if (PK_LIKELY(r == 0)) {
+        give_credit(reader, CREDIT_PIECE);
+        tell_held(reader);
+        return true;
+    }
+    break_off(reader, &status);
+    return false;
+}
+
+/* ---- Reading ---- */
+
+/* The next message of the bytes that are here. 1, or 0 for none, or negative after a failure. */
+static int next_message(pk_reader *reader, pk_body_message *ret_message)
+{
+    pk_body_reader *body = &reader->call->body;
+    int got;
+    while ((got = pk_body_reader_next(body, ret_message)) == 0 && reader->unread) {
+        pk_buffer *chunk = pk_steal(&reader->unread);
+        int r = pk_body_reader_feed(body, chunk->start, pk_buffer_length(chunk), chunk);
+        if (r == 0)
+            r = pk_body_reader_keep(body);
+        pk_buffer_unref(chunk);
+        if (r < 0)
+            return r;
+    }
+    return got;
+}
+
+/* What a read finds right now. Pending: nothing, and a promise is needed. */
+static pk_future read_now(pk_reader *reader, bool take)
+{
+    pk_call *call = reader->call;
+    pk_body_message message;
+    const void *value = NULL;
+    int got = next_message(reader, &message);
+    if (PK_LIKELY(got > 0))
+        return decode(reader, &message, take, &value) ? pk_done(value) : pk_stream_ended(call);
+    if (PK_LIKELY(got == 0)) {
+        give_credit(reader, 1);
+        tell_held(reader);
+        if (!reader->ended)
+            return (pk_future){.state = PK_FUTURE_PENDING};
+        got = pk_body_reader_end(&call->body);
+        if (PK_LIKELY(got == 0))
+            return pk_done(NULL);
+    }
+    break_off(reader, &call->body.status);
+    return pk_stream_ended(call);
+}
+
+static pk_future ask(pk_reader *reader, bool take)
+{
+    pk_call *call = reader->call;
+    if (PK_UNLIKELY(!pk_call_is_open(call)))
+        return pk_stream_ended(call);
+    if (PK_UNLIKELY(pk_stream_waits(&reader->wait)))
+        return pk_failed(call, PK_INTERNAL, "a read is asked for while another one is pending");
+    pk_arena_reset(&reader->arena);
+    pk_future now = read_now(reader, take);
+    if (PK_LIKELY(now.state != PK_FUTURE_PENDING))
+        return now;
+    reader->take = take;
+    return pk_stream_wait(call, &reader->wait);
+}
+
+pk_future pk_reader_read(pk_reader *reader)
+{
+    return ask(reader, false);
+}
+
+pk_future pk_reader_take(pk_reader *reader)
+{
+    return ask(reader, true);
+}
+
+/* ---- Memory until the next read ---- */
+
+/* The call, too, has to answer for scratch that was handed out. */
+static void pass_exhaustion(pk_reader *reader)
+{
+    if (PK_UNLIKELY(reader->arena.exhausted))
+        reader->call->scope.arena.exhausted = true;
+}
+
+void *pk_reader_alloc(pk_reader *reader, size_t size)
+{
+    void *memory = pk_arena_zeroed(&reader->arena, size);
+    pass_exhaustion(reader);
+    return memory;
+}
+
+char *pk_reader_printf(pk_reader *reader, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    char *text = pk_arena_vprintf(&reader->arena, format, arguments);
+    va_end(arguments);
+    pass_exhaustion(reader);
+    return text;
+}
+
+/* ---- What the exchange tells ---- */
+
+/* Settles the pending read, if what came is enough for it. */
+static void serve_pending(pk_reader *reader)
+{
+    pk_future now = read_now(reader, reader->take);
+    if (now.state == PK_FUTURE_DONE)
+        pk_stream_arrived(&reader->wait, now.pointer);
+}
+
+/* Keeps bytes for later reads. */
+static void keep_unread(pk_reader *reader, const uint8_t *bytes, size_t length)
+{
+    if (!reader->unread) {
+        reader->unread = pk_buffer_get(reader->call->encoding.marshalling->buffers);
+        if (reader->unread)
+            pk_buffer_rewind_for_append(reader->unread, 0);
+    }
+    if (!reader->unread || pk_buffer_append(reader->unread, bytes, length) < 0)
+        break_off(reader, &pk_status_no_memory);
+}
+
+void pk_reader_data(pk_reader *reader, const uint8_t *bytes, size_t length)
+{
+    pk_call *call = reader->call;
+    reader->owed += length;
+    if (!pk_stream_is_awaited(&reader->wait)) {
+        keep_unread(reader, bytes, length);
+        return;
+    }
+    /* A pending read has used up all that came before. */
+    int r = pk_body_reader_feed(&call->body, bytes, length, NULL);
+    if (PK_LIKELY(r == 0))
+        serve_pending(reader);
+    if (PK_UNLIKELY(!pk_call_is_open(call)))
+        return;
+    if (PK_UNLIKELY(r < 0 || pk_body_reader_keep(&call->body) < 0))
+        break_off(reader, &call->body.status);
+}
+
+void pk_reader_end(pk_reader *reader)
+{
+    reader->ended = true;
+    if (pk_stream_is_awaited(&reader->wait))
+        serve_pending(reader);
+}
+
+/* ---- The end ---- */
+
+void pk_reader_close(pk_reader *reader)
+{
+    pk_exchange *exchange = reader->call->exchange;
+    if (reader->owed > 0)
+        exchange->ops->consume(exchange, reader->owed);
+    reader->owed = 0;
+    reader->unread = pk_buffer_unref(reader->unread);
+    pk_stream_forget(&reader->wait);
+}
+
+void pk_reader_release(pk_reader *reader)
+{
+    while (reader->taken)
+        give_back(reader->arena.memory, reader->taken);
+    pk_arena_done(&reader->arena);
+}
+
+/* ---- Reading to the end ---- */
+
+struct each {
+    pk_reader *reader;
+    pk_step *fn;
+    void *arg;
+};
+
+static pk_future each_message(struct each *each, pk_future read);
+
+static pk_future each_read(const void *message, void *arg)
+{
+    return each_message(arg, pk_done(message));
+}
+
+static pk_future each_handled(const void *unused, void *arg)
+{
+    struct each *each = arg;
+    return each_message(each, pk_reader_read(each->reader));
+}
+
+/* A plain loop over what is there; it goes on in a step only where something is pending. */
+static pk_future each_message(struct each *each, pk_future read)
+{
+    for (;;) {
+        if (read.state != PK_FUTURE_DONE)
+            return pk_then(read, each_read, each);
+        if (!read.pointer)
+            return read;
+        pk_future handled = each->fn(read.pointer, each->arg);
+        if (handled.state != PK_FUTURE_DONE)
+            return pk_then(handled, each_handled, each);
+        read = pk_reader_read(each->reader);
+    }
+}
+
+pk_future pk_reader_each(pk_reader *reader, pk_step *fn, void *arg)
+{
+    struct each *each = pk_arena_try(&reader->call->scope.arena, sizeof *each);
+    if (!each)
+        return pk_failed_with(&pk_status_no_memory);
+    *each = (struct each){reader, fn, arg};
+    return each_message(each, pk_reader_read(reader));
+}
