@@ -227,7 +227,8 @@ static void write_opening(struct gen_printer *out, const struct gen_file *file)
                    "\n");
     for (size_t i = 0; i < file->n_imports; i++) {
         if (!file->imports[i]->no_generate)
-            gen_print(out, "#include \"$stem$.pb-c.h\"\n", "stem", file->imports[i]->c_stem);
+            gen_print(out, "#include $header$\n", "header",
+                      gen_name_include(out->memory, file, file->imports[i], ".pb-c.h"));
     }
     gen_write(out, "\n");
 }

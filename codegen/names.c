@@ -183,6 +183,16 @@ const char *gen_name_identifier(struct gen_memory *memory, const char *file_name
     return result;
 }
 
+const char *gen_name_include(struct gen_memory *memory, const struct gen_file *file,
+                             const struct gen_file *import, const char *ending)
+{
+    size_t folder = strcspn(file->c_stem, "/");
+    bool quotes =
+        file->c_stem[folder] == '\0' || strncmp(file->c_stem, import->c_stem, folder + 1) == 0;
+
+    return gen_format(memory, quotes ? "\"%s%s\"" : "<%s%s>", import->c_stem, ending);
+}
+
 static const char *lower_case(struct gen_memory *memory, const char *name)
 {
     char *lower = gen_strdup(memory, name);

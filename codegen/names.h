@@ -43,6 +43,17 @@ const char *gen_name_stem(struct gen_memory *memory, const char *file_name);
  * the same identifier. It may start with a digit: always put something before it. */
 const char *gen_name_identifier(struct gen_memory *memory, const char *file_name);
 
+/*
+ * What stands behind #include, quotes or angle brackets included, where the output of `file`
+ * includes that of `import` (or its own): the import's stem with `ending`, ".pb-c.h" or ".pekoe.h".
+ *
+ * The path counts from the root of the outputs. In quotes it is tried in the folder of the
+ * including file first, where Bar/Foo.proto that imports Foo.proto would find itself; so a file in
+ * a folder has angle brackets for what is not below that same top folder.
+ */
+const char *gen_name_include(struct gen_memory *memory, const struct gen_file *file,
+                             const struct gen_file *import, const char *ending);
+
 /* Fills the c_... members of the whole model. Reports members of one struct that would collide,
  * and names that are no C identifiers. */
 void gen_names_assign(struct gen_model *model, const struct gen_parameters *parameters,
