@@ -93,6 +93,7 @@ static int compare_names(const void *left, const void *right)
 static void write_tables(struct gen_printer *out, const struct gen_service *service)
 {
     struct method_name *sorted = gen_array(out->memory, service->n_methods, sizeof *sorted);
+    bool names = !service->file->code_size;
 
     gen_set_number(out, "count", (long long) service->n_methods);
     if (service->n_methods == 0) {
@@ -106,11 +107,16 @@ static void write_tables(struct gen_printer *out, const struct gen_service *serv
         const struct gen_method *method = service->methods[i];
 
         sorted[i] = (struct method_name){method->name, i};
-        gen_print(out, "  { \"$name$\", &$input$__descriptor, &$output$__descriptor },\n", "name",
-                  method->name, "input", method->input->c_lower, "output", method->output->c_lower);
+        gen_print(out, "  { $name$, &$input$__descriptor, &$output$__descriptor },$remark$\n",
+                  "name", names ? gen_format(out->memory, "\"%s\"", method->name) : "NULL", "input",
+                  method->input->c_lower, "output", method->output->c_lower, "remark",
+                  names ? "" : " /* CODE_SIZE */");
     }
+    gen_write(out, "};\n");
+    if (!names)
+        return;
     qsort(sorted, service->n_methods, sizeof *sorted, compare_names);
-    gen_print(out, "};\nconst unsigned $lower$__method_indices_by_name[] = {\n");
+    gen_print(out, "const unsigned $lower$__method_indices_by_name[] = {\n");
     for (size_t i = 0; i < service->n_methods; i++) {
         gen_set_number(out, "index", (long long) sorted[i].index);
         gen_print(out, "  $index$$comma$        /* $name$ */\n", "comma",
@@ -130,15 +136,22 @@ void gen_emit_classic_service_source(struct gen_printer *out, const struct gen_s
     gen_set(out, "package", service->file->package);
     gen_print(out, "const ProtobufCServiceDescriptor $lower$__descriptor =\n"
                    "{\n"
-                   "  PROTOBUF_C__SERVICE_DESCRIPTOR_MAGIC,\n"
-                   "  \"$full_name$\",\n"
-                   "  \"$name$\",\n"
-                   "  \"$type$\",\n"
-                   "  \"$package$\",\n"
-                   "  $count$,\n"
-                   "  $lower$__method_descriptors,\n"
-                   "  $lower$__method_indices_by_name\n"
-                   "};\n");
+                   "  PROTOBUF_C__SERVICE_DESCRIPTOR_MAGIC,\n");
+    if (service->file->code_size)
+        gen_print(out, "  NULL,NULL,NULL,NULL, /* CODE_SIZE */\n"
+                       "  $count$,\n"
+                       "  $lower$__method_descriptors,\n"
+                       "  NULL /* CODE_SIZE */\n"
+                       "};\n");
+    else
+        gen_print(out, "  \"$full_name$\",\n"
+                       "  \"$name$\",\n"
+                       "  \"$type$\",\n"
+                       "  \"$package$\",\n"
+                       "  $count$,\n"
+                       "  $lower$__method_descriptors,\n"
+                       "  $lower$__method_indices_by_name\n"
+                       "};\n");
     for (size_t i = 0; i < service->n_methods; i++) {
         write_caller(out, service->methods[i]);
         gen_set_number(out, "index", (long long) i);
