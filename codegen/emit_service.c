@@ -3,6 +3,7 @@
  * the method rows, and the file descriptors for reflection. Part of x.pekoe.h and x.pekoe.c.
  */
 #include "codegen/emit.h"
+#include "codegen/table.h"
 
 #include <string.h>
 
@@ -126,7 +127,14 @@ static void write_invoke(struct gen_printer *out, const struct gen_method *metho
                    "    const void *request, pk_reader *in, pk_writer *out)\n"
                    "{\n"
                    "    const $service$_impl *table = (const $service$_impl *) impl;\n"
-                   "    if (!table->$member$)\n"
+                   "\n");
+    if (method->client_streaming)
+        gen_write(out, "    (void) request;\n");
+    else
+        gen_write(out, "    (void) in;\n");
+    if (!method->server_streaming)
+        gen_write(out, "    (void) out;\n");
+    gen_print(out, "    if (!table->$member$)\n"
                    "        return pk_unimplemented(call);\n");
     gen_print(out, "    return table->$member$(self, call$request$$in$$out$);\n", "request",
               method->client_streaming
@@ -233,11 +241,28 @@ static void write_files(struct gen_run *run, const struct gen_file *file, struct
     gen_write(out, "};\n");
 }
 
-/* Types of messages from other files are declared in those files' x.pekoe.h. */
+static void include_once(const struct gen_file *file, const struct gen_file *other,
+                         struct gen_table *seen, struct gen_printer *out)
+{
+    if (other != file && !gen_table_add(seen, other->name, (void *) other))
+        gen_print(out, "#include $header$\n", "header",
+                  gen_name_include(out->memory, file, other, ".pekoe.h"));
+}
+
+/*
+ * The types of the messages that methods take and return are declared in the x.pekoe.h of the
+ * files that define these. Other imports may have none.
+ */
 static void write_includes(const struct gen_file *file, struct gen_printer *out)
 {
-    for (size_t i = 0; i < file->n_imports; i++)
-        gen_print(out, "#include \"$stem$.pekoe.h\"\n", "stem", file->imports[i]->c_stem);
+    struct gen_table seen = {.memory = out->memory};
+
+    for (size_t i = 0; i < file->n_services; i++) {
+        for (size_t j = 0; j < file->services[i]->n_methods; j++) {
+            include_once(file, file->services[i]->methods[j]->input->file, &seen, out);
+            include_once(file, file->services[i]->methods[j]->output->file, &seen, out);
+        }
+    }
 }
 
 void gen_emit_service_source(struct gen_run *run, const struct gen_file *file,
