@@ -2,7 +2,7 @@
  * Services: the impl table that a user fills, its functions that put it into a server or router,
  * the method rows, and the file descriptors for reflection. Part of x.pekoe.h and x.pekoe.c.
  */
-#include "codegen/emit.h"
+#include "codegen/emit_fields.h"
 #include "codegen/table.h"
 
 #include <string.h>
@@ -35,32 +35,10 @@ static void set_method(struct gen_printer *out, const struct gen_method *method)
 
 /* ---- x.pekoe.h ---- */
 
-static void write_lines(struct gen_printer *out, const char *text)
-{
-    while (*text) {
-        size_t length = strcspn(text, "\n");
-        char *line = gen_strndup(out->memory, text, length);
-        /* A comment of the .proto cannot end the one that it stands in. */
-        for (char *end = line; (end = strstr(end, "*/"));)
-            *end = '+';
-        gen_print(out, " *$line$\n", "line", line);
-        text += length + (text[length] == '\n');
-    }
-}
-
-static void write_comment(struct gen_printer *out, const struct gen_comment *comment)
-{
-    if (!comment->leading)
-        return;
-    gen_write(out, "/*\n");
-    write_lines(out, comment->leading);
-    gen_write(out, " */\n");
-}
-
 static void write_member(struct gen_printer *out, const struct gen_method *method)
 {
     set_method(out, method);
-    write_comment(out, &method->comment);
+    gen_write_comment(out, method->comment.leading);
     if (method->client_streaming && method->server_streaming)
         gen_print(out, "pk_future (*$member$)(void *self, pk_call *call, pk_reader *in, "
                        "pk_writer *out);\n");

@@ -221,6 +221,9 @@ struct gen_method {
     struct gen_place place;
     const char *c_name;   /* "say_hello": last part of function names */
     const char *c_member; /* the same where it can be a struct member, else with a '_' behind */
+    /* "demo_greeter_say_hello", pekoe's function that calls it. A '_' is behind where the plain
+     * name is one of pekoe's own for the service, as demo_greeter_serve is. */
+    const char *c_function;
 };
 
 struct gen_service {

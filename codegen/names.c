@@ -38,6 +38,9 @@ static const char *const escaped_by_pekoe[] = {
     "typeof_unqual", "unix",
 };
 
+const char *const gen_message_endings[] = {"done", "new", "read", "type", "write", NULL};
+const char *const gen_service_endings[] = {"impl", "route", "serve", "service", NULL};
+
 static bool is_listed(const char *name, const char *const *list, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -367,6 +370,15 @@ static void name_message(struct gen_message *message, bool messages, struct gen_
         name_message(message->messages[i], messages, report);
 }
 
+static bool is_own_ending(const char *const *endings, const char *name)
+{
+    for (; *endings; endings++) {
+        if (strcmp(*endings, name) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void name_service(struct gen_memory *memory, struct gen_service *service)
 {
     const char *spelt = spelt_name(memory, service->file, service->full_name);
@@ -382,6 +394,9 @@ static void name_service(struct gen_memory *memory, struct gen_service *service)
         method->c_member = gen_name_member(memory, method->c_name, true);
         if (strcmp(method->c_member, "base") == 0)
             method->c_member = "base_";
+        method->c_function =
+            gen_format(memory, "%s_%s%s", service->c_pekoe, method->c_name,
+                       is_own_ending(gen_service_endings, method->c_name) ? "_" : "");
     }
 }
 

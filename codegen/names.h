@@ -54,6 +54,13 @@ const char *gen_name_identifier(struct gen_memory *memory, const char *file_name
 const char *gen_name_include(struct gen_memory *memory, const struct gen_file *file,
                              const struct gen_file *import, const char *ending);
 
+/*
+ * What pekoe's own names for a message and a service end in, as in demo_hello_reply_new and
+ * demo_greeter_serve; lists that NULL ends. An emitter that makes a new one adds it there.
+ */
+extern const char *const gen_message_endings[];
+extern const char *const gen_service_endings[];
+
 /* Fills the c_... members of the whole model. Reports members of one struct that would collide,
  * and names that are no C identifiers. */
 void gen_names_assign(struct gen_model *model, const struct gen_parameters *parameters,

@@ -28,10 +28,6 @@ struct check {
     struct gen_table told;       /* pairs that were reported */
 };
 
-/* What pekoe's own functions for a message and a service end in. */
-static const char *const message_endings[] = {"new", "done", "write", "read"};
-static const char *const service_endings[] = {"impl"};
-
 static void report_pair(struct check *check, const char *name, const struct claim *first,
                         const struct claim *second)
 {
@@ -185,8 +181,8 @@ static void claim_message(struct check *check, const struct gen_message *message
     claim_name(check, claim, "%s__INIT", message->c_upper);
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
         claim_name(check, claim, "%s__%s", message->c_lower, functions[i]);
-    for (size_t i = 0; i < sizeof message_endings / sizeof message_endings[0]; i++)
-        claim_name(check, claim, "%s_%s", message->c_pekoe, message_endings[i]);
+    for (const char *const *ending = gen_message_endings; *ending; ending++)
+        claim_name(check, claim, "%s_%s", message->c_pekoe, *ending);
     claim_fields(check, message);
     for (size_t i = 0; i < message->n_enums; i++)
         claim_enum(check, message->enums[i]);
@@ -201,14 +197,14 @@ static void claim_service(struct check *check, const struct gen_service *service
 
     check_type(check, service->c_type, claim);
     check_prefix(check, service->c_pekoe, claim);
-    for (size_t i = 0; i < sizeof service_endings / sizeof service_endings[0]; i++)
-        claim_name(check, claim, "%s_%s", service->c_pekoe, service_endings[i]);
+    for (const char *const *ending = gen_service_endings; *ending; ending++)
+        claim_name(check, claim, "%s_%s", service->c_pekoe, *ending);
     for (size_t i = 0; i < service->n_methods; i++) {
         const struct gen_method *method = service->methods[i];
 
         claim_name(check,
                    new_claim(check, "method", method->full_name, service->file, method->place),
-                   "%s_%s", service->c_pekoe, method->c_name);
+                   "%s", method->c_function);
     }
 }
 
