@@ -1,8 +1,9 @@
 /* Bump allocation over blocks of the loop's memory: see arena.h. */
 #include "core/arena.h"
 
+#include "core/print.h"
+
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #define FIRST_BLOCK 1024u        /* bytes, header included */
@@ -110,14 +111,14 @@ char *pk_arena_vprintf(pk_arena *arena, const char *format, va_list arguments)
     va_copy(again, arguments);
     /* Most texts fit into what is left of the block: print there first. */
     size_t left = (size_t) (arena->end - arena->at);
-    int length = vsnprintf((char *) arena->at, left, format, arguments);
+    int length = pk_print((char *) arena->at, left, format, arguments);
     char *text;
     if (length < 0) {
         text = pk_arena_copy(arena, "", 0);
     } else {
         text = pk_arena_get(arena, (size_t) length + 1);
         if (text && (size_t) length >= left)
-            vsnprintf(text, (size_t) length + 1, format, again);
+            pk_print(text, (size_t) length + 1, format, again);
     }
     va_end(again);
     return text;

@@ -1,7 +1,6 @@
 /* Power-of-two size classes over the program's allocator: see memory.h. */
 #include "core/memory.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,18 +19,9 @@ static void *resize_with_realloc(void *context, void *block, size_t size)
     return realloc(block, size);
 }
 
-/* The class of a size up to PK_MEMORY_LARGEST: class k holds blocks of 16 << k bytes. */
-static unsigned class_of(size_t size)
-{
-    if (size <= 16)
-        return 0;
-    return (unsigned) (8 * sizeof(unsigned long)) -
-           (unsigned) __builtin_clzl((unsigned long) (size - 1)) - 4;
-}
-
 size_t pk_memory_usable(size_t size)
 {
-    return size > PK_MEMORY_LARGEST ? size : (size_t) 16 << class_of(size);
+    return size > PK_MEMORY_LARGEST ? size : (size_t) 16 << pk_memory_class(size);
 }
 
 int pk_memory_init(pk_memory *memory, const pk_allocator *allocator)
@@ -67,8 +57,7 @@ void pk_memory_done(pk_memory *memory)
     memory->scratch = NULL;
 }
 
-/* The slow path of pk_memory_get: nothing of that class is kept. */
-static __attribute__((noinline)) void *allocate(pk_memory *memory, size_t bytes)
+void *pk_memory_allocate(pk_memory *memory, size_t bytes)
 {
     void *block = memory->allocator.resize(memory->allocator.context, NULL, bytes);
     if (!block && memory->kept_bytes > 0) {
@@ -81,36 +70,9 @@ static __attribute__((noinline)) void *allocate(pk_memory *memory, size_t bytes)
     return block;
 }
 
-void *pk_memory_get(pk_memory *memory, size_t size)
+void pk_memory_release(pk_memory *memory, void *block)
 {
-    if (PK_UNLIKELY(size > PK_MEMORY_LARGEST))
-        return allocate(memory, size);
-    unsigned class = class_of(size);
-    struct pk_memory_free *block = memory->kept[class];
-    if (PK_UNLIKELY(!block))
-        return allocate(memory, (size_t) 16 << class);
-    memory->kept[class] = block->next;
-    memory->kept_bytes -= (size_t) 16 << class;
-    memory->live_blocks++;
-    return block;
-}
-
-void pk_memory_put(pk_memory *memory, void *block, size_t size)
-{
-    if (!block)
-        return;
-    assert(memory->live_blocks > 0);
-    memory->live_blocks--;
-    size_t bytes = pk_memory_usable(size);
-    if (PK_UNLIKELY(size > PK_MEMORY_LARGEST || memory->kept_bytes + bytes > PK_MEMORY_KEPT_MAX)) {
-        memory->allocator.resize(memory->allocator.context, block, 0);
-        return;
-    }
-    struct pk_memory_free *kept = block;
-    unsigned class = class_of(size);
-    kept->next = memory->kept[class];
-    memory->kept[class] = kept;
-    memory->kept_bytes += bytes;
+    memory->allocator.resize(memory->allocator.context, block, 0);
 }
 
 void *pk_memory_scratch(pk_memory *memory, size_t size)

@@ -10,6 +10,8 @@
 
 #include <pekoe/base.h>
 
+#include <assert.h>
+
 /* Sizes are rounded up to powers of two; what is freed is kept per class up to these bounds. */
 #define PK_MEMORY_CLASSES 17           /* 16 bytes to 1 MiB */
 #define PK_MEMORY_LARGEST (16u << 16)  /* 1 MiB: above it the allocator is called directly */
@@ -34,11 +36,52 @@ PK_NODISCARD int pk_memory_init(pk_memory *memory, const pk_allocator *allocator
 /* Gives every kept block back to the allocator. All that was handed out must be back. */
 void pk_memory_done(pk_memory *memory);
 
-/* At least `size` bytes, 16-byte aligned, contents undefined; NULL when memory runs out. */
-void *pk_memory_get(pk_memory *memory, size_t size);
+/* The class of a size up to PK_MEMORY_LARGEST: class k holds blocks of 16 << k bytes. */
+static inline unsigned pk_memory_class(size_t size)
+{
+    if (size <= 16)
+        return 0;
+    return (unsigned) (8 * sizeof(unsigned long)) -
+           (unsigned) __builtin_clzl((unsigned long) (size - 1)) - 4;
+}
 
-/* Gives back a block of pk_memory_get; `size` is the size that was asked for then. */
-void pk_memory_put(pk_memory *memory, void *block, size_t size);
+/* The slow paths of the two functions below: nothing is kept; too large, or too much is kept. */
+void *pk_memory_allocate(pk_memory *memory, size_t size);
+void pk_memory_release(pk_memory *memory, void *block);
+
+/* At least `size` bytes, 16-byte aligned, contents undefined; NULL when memory runs out. */
+static inline void *pk_memory_get(pk_memory *memory, size_t size)
+{
+    if (PK_UNLIKELY(size > PK_MEMORY_LARGEST))
+        return pk_memory_allocate(memory, size);
+    unsigned class = pk_memory_class(size);
+    struct pk_memory_free *block = memory->kept[class];
+    if (PK_UNLIKELY(!block))
+        return pk_memory_allocate(memory, (size_t) 16 << class);
+    memory->kept[class] = block->next;
+    memory->kept_bytes -= (size_t) 16 << class;
+    memory->live_blocks++;
+    return block;
+}
+
+/* Gives back a block of pk_memory_get; `size` is the size that was asked for then. NULL: nothing. */
+static inline void pk_memory_put(pk_memory *memory, void *block, size_t size)
+{
+    if (PK_UNLIKELY(!block))
+        return;
+    assert(memory->live_blocks > 0);
+    memory->live_blocks--;
+    size_t bytes = size > PK_MEMORY_LARGEST ? size : (size_t) 16 << pk_memory_class(size);
+    if (PK_UNLIKELY(bytes > PK_MEMORY_LARGEST || memory->kept_bytes + bytes > PK_MEMORY_KEPT_MAX)) {
+        pk_memory_release(memory, block);
+        return;
+    }
+    struct pk_memory_free *kept = (struct pk_memory_free *) block;
+    unsigned class = pk_memory_class(size);
+    kept->next = memory->kept[class];
+    memory->kept[class] = kept;
+    memory->kept_bytes += bytes;
+}
 
 /* The usable size of a block that was asked for with `size`. */
 size_t pk_memory_usable(size_t size);
