@@ -16,11 +16,11 @@ struct wire {
     pk_loop *loop;
     pk_server *server;
     struct path_acceptor acceptor;
-    struct bytes out;     /* what the peer sends next */
-    struct reader in;     /* what it got */
-    int fd;               /* the peer's end; -1: closed */
-    bool deaf;            /* the peer does not read */
-    bool closed;          /* by the server */
+    struct bytes out; /* what the peer sends next */
+    struct reader in; /* what it got */
+    int fd;           /* the peer's end; -1: closed */
+    bool deaf;        /* the peer does not read */
+    bool closed;      /* by the server */
 };
 
 /* Makes both. With `greet` the peer's preface and empty SETTINGS are sent and handled. */
