@@ -5,7 +5,9 @@
 #include <ev.h>
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,6 +20,15 @@ static void connect_peer(struct wire *wire)
     reader_init(&wire->in);
 }
 
+/* The server's own settings, its windows among them, hold from the acknowledgement on. */
+static void greet_server(struct wire *wire)
+{
+    put_preface(&wire->out);
+    put_setting(&wire->out, 0, UINT32_MAX);
+    put_frame(&wire->out, SETTINGS, ACK, 0, NULL, 0);
+    wire_run(wire);
+}
+
 void wire_open(struct wire *wire, const pk_server_opts *opts, bool greet)
 {
     *wire = (struct wire){.fd = -1};
@@ -26,20 +37,15 @@ void wire_open(struct wire *wire, const pk_server_opts *opts, bool greet)
     cr_assert_eq(pk_server_new(&wire->server, wire->loop, opts), 0);
     pk_server_set_acceptor(wire->server, &wire->acceptor.acceptor);
     connect_peer(wire);
-    if (greet) {
-        put_preface(&wire->out);
-        put_setting(&wire->out, 0, UINT32_MAX);
-        wire_run(wire);
-    }
+    if (greet)
+        greet_server(wire);
 }
 
 void wire_join(struct wire *wire, struct wire *server_of)
 {
     *wire = (struct wire){.fd = -1, .loop = server_of->loop, .server = server_of->server};
     connect_peer(wire);
-    put_preface(&wire->out);
-    put_setting(&wire->out, 0, UINT32_MAX);
-    wire_run(wire);
+    greet_server(wire);
 }
 
 static bool send_some(struct wire *wire)
@@ -72,14 +78,22 @@ static bool read_some(struct wire *wire)
     return true;
 }
 
+/* Bytes that the peer has sent and the server has not read. */
+static int under_way(const struct wire *wire)
+{
+    int bytes = 0;
+    return wire->fd >= 0 && ioctl(wire->fd, SIOCOUTQ, &bytes) == 0 ? bytes : 0;
+}
+
 void wire_run(struct wire *wire)
 {
     for (int quiet = 0; quiet < 3;) {
+        int before = under_way(wire);
         bool sent = send_some(wire);
         ev_run(pk_loop_ev(wire->loop), EVRUN_NOWAIT);
         pk_loop_end_turn(wire->loop);
         bool got = read_some(wire);
-        quiet = sent || got ? 0 : quiet + 1;
+        quiet = sent || got || under_way(wire) < before ? 0 : quiet + 1;
     }
 }
 

@@ -374,10 +374,12 @@ Test(requests, can_cancel_each_other_from_inside_an_event)
     wire_close(&wire);
 }
 
+/* The peer cannot know the limit yet: it has not acknowledged the settings. */
 Test(requests, over_the_number_of_streams_are_refused)
 {
     struct wire wire;
-    wire_open(&wire, PK_SERVER_OPTS(.max_streams = 4), true);
+    wire_open(&wire, PK_SERVER_OPTS(.max_streams = 4), false);
+    put_preface(&wire.out);
     put_setting(&wire.out, 0, UINT32_MAX);
     for (uint32_t i = 0; i < 6; i++)
         put_request(&wire.out, 2 * i + 1, true, "/later", NULL);
@@ -390,6 +392,22 @@ Test(requests, over_the_number_of_streams_are_refused)
     wire_run(&wire);
     cr_assert_eq(status_of(&wire.in, 7), 200);
     cr_assert_eq(status_of(&wire.in, 13), 200);
+    wire_close(&wire);
+}
+
+/* A peer that knows the limit and passes it is in error; the library ends the connection then. */
+Test(requests, over_the_acknowledged_number_of_streams_end_the_connection)
+{
+    struct wire wire;
+    wire_open(&wire, PK_SERVER_OPTS(.max_streams = 4), true);
+    for (uint32_t i = 0; i < 5; i++)
+        put_request(&wire.out, 2 * i + 1, true, "/later", NULL);
+    wire_run(&wire);
+    size_t place = find_frame(&wire.in, 0, GOAWAY, 0);
+    cr_assert_neq(place, SIZE_MAX);
+    cr_assert_eq(wire.in.frames[place].error, 1);
+    cr_assert(wire.closed);
+    cr_assert_eq(wire.acceptor.cancelled, 4);
     wire_close(&wire);
 }
 

@@ -1,0 +1,382 @@
+/* Flow control in bytes: both directions, resets, shut windows, budgets, peers that do not read. */
+#include "../support/wire_peer.h"
+
+#include <criterion/criterion.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Increments that came for a stream (0: the connection). */
+static size_t granted(const struct reader *in, uint32_t stream)
+{
+    size_t sum = 0;
+    for (size_t i = 0; i < in->count; i++) {
+        if (in->frames[i].type == WINDOW_UPDATE && in->frames[i].stream == stream)
+            sum += in->frames[i].number;
+    }
+    return sum;
+}
+
+Test(windows, that_a_reply_fills_exactly_let_its_trailers_pass)
+{
+    static const unsigned sizes[] = {1, 16384, 32768, 49152, 65534, 65535};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        char path[32];
+        for (int streamed = 0; streamed < 2; streamed++) {
+            struct wire wire;
+            wire_open(&wire, NULL, true);
+            snprintf(path, sizeof path, streamed ? "/stream/1/%u" : "/bytes/%u", sizes[i]);
+            put_request(&wire.out, 1, true, path, NULL);
+            wire_run(&wire);
+            cr_expect_eq(body_of(&wire.in, 1), sizes[i], "%s", path);
+            cr_expect(last_has(&wire.in, 1, "grpc-status: 0"), "%s", path);
+            cr_expect_eq(wire.acceptor.cancelled, 0);
+            wire_close(&wire);
+        }
+    }
+}
+
+/* 65,535 bytes leave, the rest and the trailers wait, in this order. */
+Test(windows, that_are_smaller_than_a_reply_hold_its_trailers_back)
+{
+    struct wire wire;
+    wire_open(&wire, NULL, true);
+    put_request(&wire.out, 1, true, "/bytes/65536", NULL);
+    wire_run(&wire);
+    cr_assert_eq(body_of(&wire.in, 1), 65535);
+    cr_assert_not(ended(&wire.in, 1));
+    put_window(&wire.out, 1, 1);
+    wire_run(&wire);
+    cr_assert_eq(body_of(&wire.in, 1), 65535, "the connection's window is shut");
+    put_window(&wire.out, 0, 1);
+    wire_run(&wire);
+    cr_assert_eq(body_of(&wire.in, 1), 65536);
+    cr_assert(last_has(&wire.in, 1, "grpc-status: 0"));
+    cr_assert(ended(&wire.in, 1));
+    wire_close(&wire);
+}
+
+/* A stream whose writer ends after all that was written has left, while no window is open. */
+Test(windows, that_are_shut_let_trailers_without_data_pass)
+{
+    static const char *const paths[] = {"/none", "/only", "/stream/0/0", "/nowhere"};
+    struct wire wire;
+    wire_open(&wire, NULL, false);
+    put_preface(&wire.out);
+    put_setting(&wire.out, SETTINGS_WINDOW, 0);
+    wire_run(&wire);
+    for (uint32_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        put_request(&wire.out, 2 * i + 1, true, paths[i], NULL);
+        wire_run(&wire);
+        cr_expect(ended(&wire.in, 2 * i + 1), "%s", paths[i]);
+        cr_expect_eq(body_of(&wire.in, 2 * i + 1), 0);
+    }
+    put_request(&wire.out, 101, true, "/bytes/10", NULL);
+    wire_run(&wire);
+    cr_assert_eq(status_of(&wire.in, 101), 200);
+    cr_assert_not(ended(&wire.in, 101));
+    put_setting(&wire.out, SETTINGS_WINDOW, 4);
+    wire_run(&wire);
+    cr_assert_eq(body_of(&wire.in, 101), 4);
+    put_window(&wire.out, 101, 6);
+    wire_run(&wire);
+    cr_assert_eq(body_of(&wire.in, 101), 10);
+    cr_assert(last_has(&wire.in, 101, "grpc-status: 0"));
+    wire_close(&wire);
+}
+
+Test(windows, open_again_as_the_handler_reads)
+{
+    struct wire wire;
+    size_t sent = 0;
+    wire_open(&wire, PK_SERVER_OPTS(.stream_window = 65535, .connection_window = 65535), true);
+    put_request(&wire.out, 1, false, "/echo", NULL);
+    wire_run(&wire);
+    for (int i = 0; i < 100; i++) {
+        size_t window = 65535 + granted(&wire.in, 1) - sent;
+        size_t connection = 65535 + granted(&wire.in, 0) - sent;
+        size_t part = window < connection ? window : connection;
+        cr_assert_gt(part, 0);
+        put_filler(&wire.out, 1, false, part);
+        wire_run(&wire);
+        sent += part;
+    }
+    put_data(&wire.out, 1, true, "", 0);
+    wire_run(&wire);
+    cr_assert_eq(wire.acceptor.bytes, sent);
+    wire_close(&wire);
+}
+
+Test(windows, stay_shut_while_the_handler_does_not_read)
+{
+    struct wire wire;
+    wire_open(&wire, NULL, true);
+    put_request(&wire.out, 1, false, "/stuck", NULL);
+    put_filler(&wire.out, 1, false, 1u << 20);
+    wire_run(&wire);
+    cr_assert_eq(granted(&wire.in, 1), 0);
+    cr_assert_eq(wire.acceptor.bytes, 1u << 20);
+    put_filler(&wire.out, 1, false, 1);
+    wire_run(&wire);
+    cr_assert_eq(reset_of(&wire.in, 1), 3, "FLOW_CONTROL_ERROR");
+    wire_close(&wire);
+}
+
+/* The handler takes what came before the window shrank, later: no update may get lost. */
+Test(windows, shrunk_by_the_peer_do_not_stall_its_reply)
+{
+    struct wire wire;
+    wire_open(&wire, NULL, true);
+    put_request(&wire.out, 1, true, "/stream/8/10000", NULL);
+    wire_run(&wire);
+    cr_assert_eq(body_of(&wire.in, 1), 65535);
+    put_setting(&wire.out, SETTINGS_WINDOW, 16384);
+    wire_run(&wire);
+    put_window(&wire.out, 0, 1u << 20);
+    put_window(&wire.out, 1, 49151); /* the window is -49,151 now, then 0 */
+    wire_run(&wire);
+    cr_assert_eq(body_of(&wire.in, 1), 65535);
+    put_window(&wire.out, 1, 100000);
+    wire_run(&wire);
+    cr_assert_eq(body_of(&wire.in, 1), 80000);
+    cr_assert(last_has(&wire.in, 1, "grpc-status: 0"));
+    wire_close(&wire);
+}
+
+/* What the server resets, and what nobody reads of it, goes back to the connection. */
+Test(windows, get_back_the_bytes_of_streams_that_were_reset)
+{
+    enum { WINDOW = 200000, ROUNDS = 60 };
+    struct wire wire;
+    size_t sent = 0;
+    uint32_t good = 1;
+    wire_open(&wire, PK_SERVER_OPTS(.connection_window = WINDOW), true);
+    put_request(&wire.out, good, false, "/echo", NULL);
+    wire_run(&wire);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        static const char *const paths[] = {"/early", "/refuse", "/stuck", "/nowhere"};
+        uint32_t stream = 3 + 2 * round;
+        put_request(&wire.out, stream, false, paths[round % 4], NULL);
+        put_filler(&wire.out, stream, false, 50000);
+        wire_run(&wire);
+        if (round % 4 == 2)
+            put_reset(&wire.out, stream, 8);
+        put_filler(&wire.out, good, false, 1000);
+        wire_run(&wire);
+        sent += 51000;
+        cr_assert_geq(WINDOW + granted(&wire.in, 0), sent, "round %u", round);
+    }
+    cr_assert_gt(sent, 10 * WINDOW);
+    put_data(&wire.out, good, true, "", 0);
+    wire_run(&wire);
+    cr_assert(last_has(&wire.in, good, "x-received: 60000"));
+    wire_close(&wire);
+}
+
+Test(windows, count_padding_and_give_it_back)
+{
+    struct wire wire;
+    size_t sent = 0;
+    uint8_t padded[256 + 5] = {255, 'a', 'b', 'c', 'd', 'e'};
+    wire_open(&wire, PK_SERVER_OPTS(.stream_window = 65535, .connection_window = 65535), true);
+    put_request(&wire.out, 1, false, "/echo", NULL);
+    for (int i = 0; i < 2000; i++) {
+        put_frame(&wire.out, DATA, PADDED, 1, padded, sizeof padded);
+        sent += sizeof padded;
+        if (i % 100 == 0) {
+            wire_run(&wire);
+            cr_assert_gt(65535 + granted(&wire.in, 1), sent + 100 * sizeof padded);
+            cr_assert_gt(65535 + granted(&wire.in, 0), sent + 100 * sizeof padded);
+        }
+    }
+    put_data(&wire.out, 1, true, "", 0);
+    wire_run(&wire);
+    cr_assert(last_has(&wire.in, 1, "x-received: 10000"));
+    wire_close(&wire);
+}
+
+/* ---- Writers ---- */
+
+Test(windows, that_are_shut_hold_the_writer_at_its_mark)
+{
+    struct wire wire;
+    wire_open(&wire, NULL, true);
+    put_request(&wire.out, 1, true, "/stream/100000/1000", NULL);
+    wire_run(&wire);
+    cr_assert_eq(body_of(&wire.in, 1), 65535);
+    cr_assert_leq(wire.acceptor.written, (65535 + PK_HTTP2_QUEUE_HIGH) / 1000 + 2);
+    put_window(&wire.out, 0, 1u << 30);
+    put_window(&wire.out, 1, 1u << 30);
+    wire_run(&wire);
+    cr_assert_eq(body_of(&wire.in, 1), 100000000);
+    cr_assert(last_has(&wire.in, 1, "grpc-status: 0"));
+    wire_close(&wire);
+}
+
+/* Bytes that the loop's allocations hold: what the process would need. */
+static size_t taken;
+
+static void *counting_resize(void *context, void *block, size_t size)
+{
+    size_t *old = block ? (size_t *) block - 2 : NULL;
+    size_t old_size = old ? *old : 0;
+    if (size == 0) {
+        taken -= old_size;
+        free(old);
+        return NULL;
+    }
+    size_t *made = realloc(old, size + 2 * sizeof *made);
+    if (!made)
+        return NULL;
+    *made = size;
+    taken += size - old_size;
+    return made + 2;
+}
+
+/* 1,000 streams of one connection, neither side of which reads: 64 MiB in both directions. */
+Test(windows, and_marks_bound_what_a_thousand_idle_streams_hold)
+{
+    const pk_allocator counting = {counting_resize, NULL};
+    struct wire wire = {.fd = -1};
+    path_acceptor_init(&wire.acceptor);
+    cr_assert_eq(pk_loop_new(&wire.loop, PK_LOOP_OPTS(.allocator = &counting)), 0);
+    cr_assert_eq(pk_server_new(&wire.server, wire.loop, PK_SERVER_OPTS(.max_streams = 1000)), 0);
+    pk_server_set_acceptor(wire.server, &wire.acceptor.acceptor);
+    struct wire up = {.fd = -1};
+    wire_join(&up, &wire);
+    size_t before = taken;
+    for (uint32_t i = 0; i < 1000; i++)
+        put_request(&up.out, 2 * i + 1, false, "/stuck", NULL);
+    wire_run(&up);
+    size_t window = 65535 + granted(&up.in, 0), sent = 0;
+    for (uint32_t i = 0; sent + 16384 <= window; i++, sent += 16384)
+        put_filler(&up.out, 2 * (i % 1000) + 1, false, 16384);
+    wire_run(&up);
+    cr_assert_eq(wire.acceptor.bytes, sent);
+
+    struct wire down = {.fd = -1};
+    wire_join(&down, &wire);
+    put_window(&down.out, 0, 1u << 30);
+    for (uint32_t i = 0; i < 1000; i++)
+        put_request(&down.out, 2 * i + 1, true, "/stream/1000000/4096", NULL);
+    wire_run(&down);
+    cr_log_info("1,000 streams each way hold %zu bytes", taken - before);
+    cr_assert_leq(taken - before, 64u << 20);
+    wire_leave(&up);
+    wire_leave(&down);
+    reader_init(&wire.in);
+    wire_close(&wire);
+}
+
+/* ---- Peers that take nothing ---- */
+
+/* Replies wait behind a window that never opens: new calls are refused, the connection lives. */
+Test(windows, that_never_open_make_new_calls_be_refused)
+{
+    struct wire wire;
+    wire_open(&wire, PK_SERVER_OPTS(.connection_bytes = 4u << 20), false);
+    put_preface(&wire.out);
+    put_setting(&wire.out, SETTINGS_WINDOW, 0);
+    wire_run(&wire);
+    for (uint32_t i = 0; i < 100; i++) {
+        put_request(&wire.out, 2 * i + 1, true, "/bytes/100000", NULL);
+        wire_run(&wire);
+    }
+    cr_assert_geq(wire.acceptor.accepted, 41);
+    cr_assert_leq(wire.acceptor.accepted, 43);
+    cr_assert_eq(wire.acceptor.accepted + wire.acceptor.refused, 100);
+    cr_assert_eq(status_of(&wire.in, 199), 208, "RESOURCE_EXHAUSTED in words of the acceptor");
+    put_setting(&wire.out, SETTINGS_WINDOW, 1u << 20);
+    put_window(&wire.out, 0, 1u << 30);
+    wire_run(&wire);
+    cr_assert_eq(body_of(&wire.in, 1), 100000);
+    put_request(&wire.out, 201, true, "/echo", NULL);
+    wire_run(&wire);
+    cr_assert_eq(status_of(&wire.in, 201), 200);
+    wire_close(&wire);
+}
+
+Test(windows, of_all_connections_share_the_servers_budget)
+{
+    struct wire first, second;
+    wire_open(&first, PK_SERVER_OPTS(.server_bytes = 3u << 20), false);
+    put_preface(&first.out);
+    put_setting(&first.out, SETTINGS_WINDOW, 0);
+    for (uint32_t i = 0; i < 40; i++)
+        put_request(&first.out, 2 * i + 1, true, "/bytes/100000", NULL);
+    wire_run(&first);
+    cr_assert_eq(first.acceptor.accepted, 32);
+    wire_join(&second, &first);
+    put_request(&second.out, 1, true, "/echo", NULL);
+    wire_run(&second);
+    cr_assert_eq(status_of(&second.in, 1), 208);
+    wire_hang_up(&first);
+    put_request(&second.out, 3, true, "/echo", NULL);
+    wire_run(&second);
+    cr_assert_eq(status_of(&second.in, 3), 200);
+    wire_leave(&second);
+    wire_close(&first);
+}
+
+/* Messages that handlers gather count as well. */
+Test(windows, do_not_hide_what_handlers_gather)
+{
+    struct wire wire;
+    wire_open(&wire, PK_SERVER_OPTS(.connection_bytes = 1u << 20), true);
+    put_request(&wire.out, 1, false, "/echo", NULL);
+    put_filler(&wire.out, 1, false, 900000);
+    wire_run(&wire);
+    put_filler(&wire.out, 1, false, 900000);
+    put_request(&wire.out, 3, true, "/echo", NULL);
+    wire_run(&wire);
+    cr_assert_eq(status_of(&wire.in, 3), 208);
+    put_reset(&wire.out, 1, 8);
+    put_request(&wire.out, 5, true, "/echo", NULL);
+    wire_run(&wire);
+    cr_assert_eq(status_of(&wire.in, 5), 200);
+    wire_close(&wire);
+}
+
+/* The peer's socket takes nothing: output stays within one write's worth, frames are parsed. */
+Test(windows, are_no_help_to_a_peer_that_does_not_read_its_socket)
+{
+    struct wire wire;
+    wire_open(&wire, PK_SERVER_OPTS(.connection_bytes = 4u << 20), false);
+    put_preface(&wire.out);
+    put_setting(&wire.out, SETTINGS_WINDOW, 1u << 30);
+    put_window(&wire.out, 0, 1u << 30);
+    wire_run(&wire);
+    wire.deaf = true;
+    for (uint32_t i = 0; i < 200; i++)
+        put_request(&wire.out, 2 * i + 1, true, "/bytes/100000", NULL);
+    wire_run(&wire);
+    cr_assert_leq(wire.acceptor.accepted, 60);
+    cr_assert_eq(wire.acceptor.accepted + wire.acceptor.refused, 200);
+    put_request(&wire.out, 1001, false, "/later", NULL);
+    wire_run(&wire);
+    unsigned cancelled = wire.acceptor.cancelled;
+    put_reset(&wire.out, 1, 8);
+    wire_run(&wire);
+    cr_assert_geq(wire.acceptor.cancelled, cancelled, "resets are still heard");
+    wire.deaf = false;
+    wire_run(&wire);
+    cr_assert_eq(body_of(&wire.in, 3), 100000);
+    wire_close(&wire);
+}
+
+Test(windows, are_sized_so_that_one_stream_fills_a_fast_path)
+{
+    struct wire wire;
+    wire_open(&wire, NULL, true);
+    const struct frame *settings = &wire.in.frames[find_frame(&wire.in, 0, SETTINGS, 0)];
+    size_t stream = 0;
+    for (size_t i = 0; i + 6 <= settings->length; i += 6) {
+        const uint8_t *at = settings->payload + i;
+        if (at[1] == SETTINGS_WINDOW)
+            stream = (size_t) at[2] << 24 | (size_t) at[3] << 16 | (size_t) at[4] << 8 | at[5];
+    }
+    /* 100 Mbit/s, 50 ms there and back. */
+    cr_assert_geq(stream, 625000);
+    cr_assert_geq(65535 + granted(&wire.in, 0), 625000);
+    wire_close(&wire);
+}
