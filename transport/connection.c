@@ -96,10 +96,23 @@ static int take(pk_connection *connection)
     return more;
 }
 
+static void lose_exchanges(pk_connection *connection)
+{
+    const pk_status why = {.code = PK_CANCELLED,
+                           .message = {(const uint8_t *) connection->why, strlen(connection->why)}};
+    pk_http2_lose(&connection->exchanges, &why);
+}
+
+/*
+ * The session is over and all of it was sent. A close now could destroy bytes that the peer has not
+ * read yet (RFC 9112 section 9.6 tells why): our side ends, the peer's rest is read and dropped.
+ */
 static void linger(pk_connection *connection)
 {
     connection->lingering = true;
+    connection->why = "the session was ended";
     pk_socket_end_writing(connection->fd);
+    lose_exchanges(connection); /* those that an error of the peer has ended; else there are none */
 }
 
 /* Writes once. Leftovers and further output are written when the socket has room again. */
@@ -213,14 +226,12 @@ static void free_connection(pk_connection *connection)
 {
     pk_connection_host *host = connection->host;
     pk_loop *loop = host->loop;
-    const pk_status why = {.code = PK_CANCELLED,
-                           .message = {(const uint8_t *) connection->why, strlen(connection->why)}};
     connection->in_turn = true; /* handlers that hear of the loss find no way back in */
     pk_watch_set(&connection->watch, false, false);
     pk_loop_flush_forget(loop, &connection->flush);
     pk_socket_close(connection->fd);
     pk_output_done(&connection->output);
-    pk_http2_lose(&connection->exchanges, &why);
+    lose_exchanges(connection);
     pk_http2_session_done(&connection->exchanges.session);
     host->gone(host, connection); /* may free the host */
     pk_memory_put(&loop->memory, connection, sizeof *connection);
