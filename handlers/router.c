@@ -283,7 +283,8 @@ static bool settle_terms(pk_router *router, pk_call *call, const pk_head *head)
         return false;
     }
     call->encoding.compressor = negotiation.outgoing;
-    call->body.incoming = negotiation.incoming;
+    if (PK_UNLIKELY(negotiation.incoming != NULL))
+        pk_body_reader_set_incoming(&call->body, negotiation.incoming);
     pk_slice timeout = pk_head_value(head, PK_FIELD_GRPC_TIMEOUT);
     if (!timeout.bytes)
         return true;

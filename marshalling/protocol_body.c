@@ -38,6 +38,15 @@ void pk_body_reader_init(pk_body_reader *reader, const pk_protocol *protocol,
     pk_frame_reader_init(&reader->frames, marshalling->buffers, limit, (uint8_t) allowed);
 }
 
+void pk_body_reader_set_incoming(pk_body_reader *reader, const pk_compressor *incoming)
+{
+    reader->incoming = incoming;
+    if (incoming)
+        reader->frames.allowed |= PK_FRAME_COMPRESSED;
+    else
+        reader->frames.allowed &= (uint8_t) ~PK_FRAME_COMPRESSED;
+}
+
 void pk_body_reader_done(pk_body_reader *reader)
 {
     pk_frame_reader_done(&reader->frames);

@@ -69,6 +69,9 @@ void pk_body_reader_init(pk_body_reader *reader, const pk_protocol *protocol,
                          pk_marshalling *marshalling, pk_arena *arena,
                          const pk_compressor *incoming, size_t limit, unsigned kind);
 
+/* What a compressed message means, where negotiation tells only later; before the first chunk. */
+void pk_body_reader_set_incoming(pk_body_reader *reader, const pk_compressor *incoming);
+
 /* Gives back every buffer; the reader may be done more than once. */
 void pk_body_reader_done(pk_body_reader *reader);
 
