@@ -29,9 +29,17 @@ static bool add_block(pk_arena *arena, size_t size)
     return true;
 }
 
+/* Where an arena without blocks stands: zero bytes of it are not "out of memory". */
+static _Alignas(PK_ARENA_ALIGNMENT) uint8_t nothing[PK_ARENA_ALIGNMENT];
+
+static pk_arena empty_arena(pk_memory *memory)
+{
+    return (pk_arena){.at = nothing, .end = nothing, .memory = memory};
+}
+
 void pk_arena_init(pk_arena *arena, pk_memory *memory, size_t first)
 {
-    *arena = (pk_arena){.memory = memory};
+    *arena = empty_arena(memory);
     if (first > 0 && first <= SIZE_MAX - HEADER)
         (void) add_block(arena, first + HEADER); /* the next allocation tries again */
 }
@@ -60,7 +68,7 @@ void pk_arena_reset(pk_arena *arena)
 void pk_arena_done(pk_arena *arena)
 {
     drop_blocks(arena, arena->blocks);
-    *arena = (pk_arena){.memory = arena->memory};
+    *arena = empty_arena(arena->memory);
 }
 
 void *pk_arena_grow(pk_arena *arena, size_t size)

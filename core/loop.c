@@ -82,6 +82,8 @@ void pk_loop_flush_forget(pk_loop *loop, pk_flush *flush)
 /* Drains and writes until both lists are empty: a write may end calls, whose steps may write. */
 void pk_loop_end_turn(pk_loop *loop)
 {
+    if (loop->draining)
+        return; /* the turn that is on the stack goes on */
     do {
         pk_loop_drain(loop);
         while (loop->flush_first) {
@@ -93,11 +95,6 @@ void pk_loop_end_turn(pk_loop *loop)
             flush->flush(flush);
         }
     } while (loop->ready_first);
-}
-
-static void on_prepare(struct ev_loop *ev, ev_prepare *watcher, int events)
-{
-    pk_loop_end_turn(watcher->data);
 }
 
 /* ---- Timers: a 4-ary heap over one libev timer ---- */
@@ -148,58 +145,83 @@ static void heap_down(pk_loop *loop, size_t place, pk_timer *timer)
     heap_set(loop, place, timer);
 }
 
-/*
- * Points the libev timer at the earliest due. It is left alone where it fires too early: then it
- * finds nothing due and is set again, which is cheaper than moving it for each call's deadline.
- */
-static void arm(pk_loop *loop)
+/* ---- Starting, stopping, firing ---- */
+
+static void unlink_fresh(pk_loop *loop, pk_timer *timer)
 {
-    if (loop->timer_count == 0) {
-        /* A deadline that was met keeps no loop alive. */
-        if (loop->ev_timer_due) {
-            ev_timer_stop(loop->ev, &loop->ev_timer);
-            loop->ev_timer_due = 0;
-        }
-        return;
-    }
-    uint64_t due = loop->timers[1]->due;
-    if (loop->clock_frozen || (loop->ev_timer_due && loop->ev_timer_due <= due))
-        return;
-    uint64_t now = clock_now();
-    /* libev counts from its cached time, which lags when a handler has blocked: correct by that. */
-    double after = due > now ? (double) (due - now) / NANOSECONDS : 0;
-    double lag = ev_time() - ev_now(loop->ev);
-    ev_timer_stop(loop->ev, &loop->ev_timer);
-    ev_timer_set(&loop->ev_timer, after + (lag > 0 ? lag : 0), 0.);
-    ev_timer_start(loop->ev, &loop->ev_timer);
-    loop->ev_timer_due = due;
+    *timer->link = timer->next_fresh;
+    if (timer->next_fresh)
+        timer->next_fresh->link = timer->link;
+    loop->fresh_count--;
 }
 
-int pk_timer_start_at(pk_loop *loop, pk_timer *timer, uint64_t due)
+static void place_timer(pk_loop *loop, pk_timer *timer, uint64_t now)
 {
-    pk_timer_stop(loop, timer);
-    if (loop->timer_count + 1 >= loop->timer_capacity) {
-        size_t capacity = 2 * loop->timer_capacity;
-        pk_timer **timers = pk_memory_get(&loop->memory, capacity * sizeof *timers);
-        if (!timers)
-            return PK_ERR_NOMEM;
-        memcpy(timers, loop->timers, loop->timer_capacity * sizeof *timers);
-        pk_memory_put(&loop->memory, loop->timers, loop->timer_capacity * sizeof *timers);
-        loop->timers = timers;
-        loop->timer_capacity = capacity;
-    }
-    timer->due = due;
+    unlink_fresh(loop, timer);
+    if (__builtin_add_overflow(now, timer->due, &timer->due))
+        timer->due = UINT64_MAX;
     heap_up(loop, ++loop->timer_count, timer);
-    arm(loop);
+}
+
+void pk_loop_place_timers(pk_loop *loop)
+{
+    if (!loop->fresh_timers)
+        return;
+    uint64_t now = pk_loop_now(loop);
+    while (loop->fresh_timers)
+        place_timer(loop, loop->fresh_timers, now);
+}
+
+uint64_t pk_timer_due(pk_loop *loop, pk_timer *timer)
+{
+    assert(timer->place > 0);
+    if (timer->place == PK_TIMER_FRESH)
+        place_timer(loop, timer, pk_loop_now(loop));
+    return timer->due;
+}
+
+/* Room in the heap for one more, fresh ones included: placing never fails. */
+static int reserve_timer(pk_loop *loop)
+{
+    if (PK_LIKELY(loop->timer_count + loop->fresh_count + 1 < loop->timer_capacity))
+        return 0;
+    size_t capacity = 2 * loop->timer_capacity;
+    pk_timer **timers = pk_memory_get(&loop->memory, capacity * sizeof *timers);
+    if (!timers)
+        return PK_ERR_NOMEM;
+    memcpy(timers, loop->timers, loop->timer_capacity * sizeof *timers);
+    pk_memory_put(&loop->memory, loop->timers, loop->timer_capacity * sizeof *timers);
+    loop->timers = timers;
+    loop->timer_capacity = capacity;
     return 0;
 }
 
 int pk_timer_start(pk_loop *loop, pk_timer *timer, uint64_t nanoseconds)
 {
-    uint64_t due;
-    if (__builtin_add_overflow(pk_loop_now(loop), nanoseconds, &due))
-        due = UINT64_MAX;
-    return pk_timer_start_at(loop, timer, due);
+    pk_timer_stop(loop, timer);
+    int r = reserve_timer(loop);
+    if (r < 0)
+        return r;
+    timer->due = nanoseconds;
+    timer->place = PK_TIMER_FRESH;
+    timer->next_fresh = loop->fresh_timers;
+    timer->link = &loop->fresh_timers;
+    if (timer->next_fresh)
+        timer->next_fresh->link = &timer->next_fresh;
+    loop->fresh_timers = timer;
+    loop->fresh_count++;
+    return 0;
+}
+
+int pk_timer_start_at(pk_loop *loop, pk_timer *timer, uint64_t due)
+{
+    pk_timer_stop(loop, timer);
+    int r = reserve_timer(loop);
+    if (r < 0)
+        return r;
+    timer->due = due;
+    heap_up(loop, ++loop->timer_count, timer);
+    return 0;
 }
 
 static void take_out(pk_loop *loop, pk_timer *timer)
@@ -217,11 +239,12 @@ static void take_out(pk_loop *loop, pk_timer *timer)
 
 void pk_timer_stop(pk_loop *loop, pk_timer *timer)
 {
-    if (timer->place == 0)
-        return;
-    take_out(loop, timer);
-    if (loop->timer_count == 0)
-        arm(loop);
+    if (timer->place == PK_TIMER_FRESH) {
+        unlink_fresh(loop, timer);
+        timer->place = 0;
+    } else if (timer->place > 0) {
+        take_out(loop, timer);
+    }
 }
 
 void pk_loop_fire_timers(pk_loop *loop)
@@ -232,14 +255,105 @@ void pk_loop_fire_timers(pk_loop *loop)
         take_out(loop, timer);
         timer->fire(timer);
     }
+}
+
+/* ---- The libev timer ---- */
+
+/* libev's count of what keeps it running: an idle timer is not in it while it is armed. */
+static void set_idle(pk_loop *loop, bool idle)
+{
+    if (loop->ev_timer_idle == idle)
+        return;
+    loop->ev_timer_idle = idle;
+    if (idle)
+        ev_unref(loop->ev);
+    else
+        ev_ref(loop->ev);
+}
+
+static void disarm(pk_loop *loop)
+{
+    if (!loop->ev_timer_due)
+        return;
+    set_idle(loop, false);
+    ev_timer_stop(loop->ev, &loop->ev_timer);
+    loop->ev_timer_due = 0;
+}
+
+/*
+ * Before libev blocks: points its timer at the earliest due. It is left alone where it would fire
+ * too early (then it finds nothing due and is set again) or where no timer is left (then it idles),
+ * which is cheaper than moving it for each call's deadline.
+ */
+static void arm(pk_loop *loop)
+{
+    pk_loop_place_timers(loop);
+    bool wanted = loop->timer_count > 0 && !loop->clock_frozen;
+    if (wanted && (!loop->ev_timer_due || loop->timers[1]->due < loop->ev_timer_due)) {
+        disarm(loop);
+        uint64_t due = loop->timers[1]->due, now = clock_now();
+        ev_now_update(loop->ev); /* libev counts from its cached time */
+        ev_timer_set(&loop->ev_timer, due > now ? (double) (due - now) / NANOSECONDS : 0., 0.);
+        ev_timer_start(loop->ev, &loop->ev_timer);
+        loop->ev_timer_due = due > 0 ? due : 1;
+    } else if (loop->ev_timer_due) {
+        set_idle(loop, !wanted);
+    }
+}
+
+/* ---- What libev calls ---- */
+
+#ifndef NDEBUG
+#define BLOCKED_TOO_LONG (100u * 1000000u) /* nanoseconds */
+
+static uint64_t callback_entered(void)
+{
+    return clock_now();
+}
+
+static void callback_left(pk_loop *loop, uint64_t entered)
+{
+    uint64_t took = clock_now() - entered;
+    if (took >= BLOCKED_TOO_LONG)
+        pk_log(loop, PK_LOG_WARNING, "a handler blocked the loop for %u ms",
+               (unsigned) (took / 1000000u));
+}
+#else
+static inline uint64_t callback_entered(void)
+{
+    return 0;
+}
+
+static inline void callback_left(pk_loop *loop, uint64_t entered)
+{
+}
+#endif
+
+/* Everything that was caused leaves, and what was started is armed. */
+static void end_turn_and_arm(pk_loop *loop)
+{
+    pk_loop_end_turn(loop);
     arm(loop);
+}
+
+static void on_prepare(struct ev_loop *ev, ev_prepare *watcher, int events)
+{
+    pk_loop *loop = watcher->data;
+    uint64_t entered = callback_entered();
+    end_turn_and_arm(loop);
+    callback_left(loop, entered);
 }
 
 static void on_ev_timer(struct ev_loop *ev, ev_timer *watcher, int events)
 {
     pk_loop *loop = watcher->data;
+    uint64_t entered = callback_entered();
+    set_idle(loop, false); /* libev has stopped it, and counted that */
     loop->ev_timer_due = 0;
     pk_loop_fire_timers(loop);
+    /* Here, not only before libev blocks: without other watchers it would not come to that. */
+    end_turn_and_arm(loop);
+    callback_left(loop, entered);
 }
 
 /* ---- File descriptors ---- */
@@ -247,7 +361,10 @@ static void on_ev_timer(struct ev_loop *ev, ev_timer *watcher, int events)
 static void on_ev_io(struct ev_loop *ev, ev_io *watcher, int events)
 {
     pk_watch *watch = watcher->data;
+    pk_loop *loop = watch->loop;
+    uint64_t entered = callback_entered();
     watch->on_event(watch, (events & EV_READ) != 0, (events & EV_WRITE) != 0);
+    callback_left(loop, entered);
 }
 
 void pk_watch_init(pk_watch *watch, pk_loop *loop, int fd,
@@ -311,31 +428,42 @@ int pk_loop_post(pk_loop *loop, void (*fn)(void *arg), void *arg)
     return r;
 }
 
+/* A post that runs the loop itself goes on with those behind it, and they keep their order. */
 static void run_posts(pk_loop *loop)
 {
     pthread_mutex_lock(&loop->post_lock);
-    pk_post *post = loop->posts;
-    loop->posts = NULL;
-    loop->posts_last = &loop->posts;
+    if (loop->posts) {
+        *loop->taken_last = loop->posts;
+        loop->taken_last = loop->posts_last;
+        loop->posts = NULL;
+        loop->posts_last = &loop->posts;
+    }
     pthread_mutex_unlock(&loop->post_lock);
-    while (post) {
-        pk_post *next = post->next;
+    while (loop->taken_posts) {
+        pk_post *post = loop->taken_posts;
+        loop->taken_posts = post->next;
+        if (!loop->taken_posts)
+            loop->taken_last = &loop->taken_posts;
         post->run(post);
-        post = next;
     }
 }
 
 static void on_ev_async(struct ev_loop *ev, ev_async *watcher, int events)
 {
-    run_posts(watcher->data);
+    pk_loop *loop = watcher->data;
+    uint64_t entered = callback_entered();
+    run_posts(loop);
+    end_turn_and_arm(loop);
+    callback_left(loop, entered);
 }
 
 /* ---- Life of a loop ---- */
 
-static int start_watchers(pk_loop *loop)
+static void start_watchers(pk_loop *loop)
 {
     ev_init(&loop->ev_timer, on_ev_timer);
     ev_prepare_init(&loop->ev_prepare, on_prepare);
+    ev_set_priority(&loop->ev_prepare, EV_MINPRI); /* after the program's own */
     ev_async_init(&loop->ev_async, on_ev_async);
     loop->ev_timer.data = loop->ev_prepare.data = loop->ev_async.data = loop;
     ev_async_start(loop->ev, &loop->ev_async);
@@ -343,7 +471,6 @@ static int start_watchers(pk_loop *loop)
     /* Neither keeps the program's ev_run going. */
     ev_unref(loop->ev);
     ev_unref(loop->ev);
-    return 0;
 }
 
 int pk_loop_new(pk_loop **ret_loop, const pk_loop_opts *opts_in)
@@ -365,6 +492,7 @@ int pk_loop_new(pk_loop **ret_loop, const pk_loop_opts *opts_in)
     loop->ready_last = &loop->ready_first;
     loop->flush_last = &loop->flush_first;
     loop->posts_last = &loop->posts;
+    loop->taken_last = &loop->taken_posts;
     pthread_mutex_init(&loop->post_lock, NULL);
     int r = pk_memory_init(&loop->memory, allocator);
     if (r == 0) {
@@ -401,12 +529,26 @@ static void loop_scope_released(pk_scope *scope)
     pk_arena_done(&scope->arena);
 }
 
+/* Debug builds say what the program has forgotten. */
+static void report_left(pk_loop *loop)
+{
+#ifndef NDEBUG
+    if (loop->report_promises)
+        loop->report_promises(loop);
+    if (loop->timer_count + loop->fresh_count > 0)
+        pk_log(loop, PK_LOG_WARNING, "a loop was freed with %zu timers running",
+               loop->timer_count + loop->fresh_count);
+#endif
+}
+
 pk_loop *pk_loop_free(pk_loop *loop)
 {
     if (!loop)
         return NULL;
     pk_assert_owner(loop);
-    /* Workers may still hold arguments: wait for them, then let their results be dropped. */
+    assert(!loop->draining && "a loop was freed by one of its own steps");
+    loop->ending = true;
+    /* Workers may still hold arguments: wait for them, then their results are told. */
     if (loop->offload_free)
         loop->offload_free(loop->offload);
     run_posts(loop);
@@ -419,7 +561,10 @@ pk_loop *pk_loop_free(pk_loop *loop)
     pk_loop_end_turn(loop);
     if (pk_current.scope == &loop->scope)
         pk_current = (struct pk_current){0};
-    ev_timer_stop(loop->ev, &loop->ev_timer);
+    report_left(loop);
+    /* A program that forgot a future has the loop's scope pinned for ever. */
+    pk_arena_done(&loop->scope.arena);
+    disarm(loop);
     ev_ref(loop->ev);
     ev_ref(loop->ev);
     ev_prepare_stop(loop->ev, &loop->ev_prepare);
@@ -455,8 +600,17 @@ pk_scope *pk_loop_scope(pk_loop *loop)
 void pk_loop_run(pk_loop *loop)
 {
     pk_assert_owner(loop);
-    ev_run(loop->ev, 0);
-    pk_loop_end_turn(loop);
+    assert(!loop->draining && "a step runs the loop: it must return a future instead");
+    loop->stopping = false;
+    bool more;
+    do {
+        int active = ev_run(loop->ev, 0);
+        /* The last events may have caused steps, and those may wait for something again. */
+        more = active == 0 && (loop->ready_first || loop->flush_first || loop->fresh_timers ||
+                               (loop->timer_count > 0 && !loop->clock_frozen));
+        end_turn_and_arm(loop);
+    } while (more && !loop->stopping);
+    loop->stopping = false;
 }
 
 void pk_loop_turn(pk_loop *loop)
@@ -467,6 +621,7 @@ void pk_loop_turn(pk_loop *loop)
 
 void pk_loop_stop(pk_loop *loop)
 {
+    loop->stopping = true;
     ev_break(loop->ev, EVBREAK_ONE);
 }
 

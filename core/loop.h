@@ -18,11 +18,20 @@
 
 #include <pthread.h>
 
+/*
+ * A timer that is started is *fresh* until the turn ends: it is only linked into a list. Most are
+ * stopped within their turn (a call that is answered at once meets its deadline), and those cost
+ * neither a clock reading nor a place in the heap. The others get their due at the turn's end, from
+ * one reading for all.
+ */
 typedef struct pk_timer {
-    uint64_t due; /* nanoseconds of pk_loop_now */
-    size_t place; /* in the loop's heap, 1-based; 0 while it is not armed */
+    uint64_t due; /* nanoseconds of pk_loop_now; while fresh: nanoseconds to wait */
+    size_t place; /* in the loop's heap, 1-based; 0: not armed; PK_TIMER_FRESH: see above */
     void (*fire)(struct pk_timer *timer);
+    struct pk_timer *next_fresh, **link; /* while fresh: the next, and what points to this one */
 } pk_timer;
+
+#define PK_TIMER_FRESH SIZE_MAX
 
 /* A file descriptor that is watched. Embedded; `ev` is libev's part. */
 typedef struct pk_watch {
@@ -71,13 +80,18 @@ struct pk_loop {
 
     pk_timer **timers; /* a 4-ary heap by due; place 0 is unused */
     size_t timer_count, timer_capacity;
+    pk_timer *fresh_timers;
+    size_t fresh_count;
     uint64_t clock_offset; /* nanoseconds that a fake clock has advanced by */
     bool clock_frozen;     /* fake clock: time stands still at clock_offset */
 
     struct ev_loop *ev;
     bool owns_ev;
-    ev_timer ev_timer;     /* armed for the earliest pk_timer */
+    ev_timer ev_timer;     /* armed for the earliest pk_timer, or earlier */
     uint64_t ev_timer_due; /* what it is armed for; 0 when it is not */
+    bool ev_timer_idle;    /* armed while there is no pk_timer: it does not keep libev running */
+    bool stopping;         /* pk_loop_stop was called */
+    bool ending;           /* pk_loop_free has begun: no more off-loading */
     ev_prepare ev_prepare; /* the after-turn hook */
     ev_async ev_async;     /* wakes the loop for posts */
 
@@ -86,6 +100,8 @@ struct pk_loop {
     pk_post *posts;
     pk_post **posts_last;
     bool closing;
+    pk_post *taken_posts; /* the loop's own: taken from `posts`, not run yet */
+    pk_post **taken_last;
 
     struct pk_offload_pool *offload; /* owned by future/offload.c; made at first use */
     void (*offload_free)(struct pk_offload_pool *pool);
@@ -95,6 +111,11 @@ struct pk_loop {
     void *log_context;
     pk_log_level log_level;
     pk_allocator own_allocator; /* of this struct; resize NULL: malloc */
+
+#ifndef NDEBUG
+    pk_promise *promises; /* all, for the report at the loop's end; promise.c's */
+    void (*report_promises)(pk_loop *loop);
+#endif
 };
 
 /* How a scope sees a pk_loop. */
@@ -129,17 +150,26 @@ PK_NODISCARD int pk_loop_post_entry(pk_loop *loop, pk_post *post);
 
 /* ---- Timers ---- */
 
-/* Fires once, `nanoseconds` of real time from now. Restarts one that is armed. PK_ERR_NOMEM. */
+/*
+ * Fires once, `nanoseconds` of real time from now, never earlier; the time may count from the end
+ * of this turn. Restarts one that is armed. PK_ERR_NOMEM.
+ */
 PK_NODISCARD int pk_timer_start(pk_loop *loop, pk_timer *timer, uint64_t nanoseconds);
 
 /* The same, at an absolute time of pk_loop_now. */
 PK_NODISCARD int pk_timer_start_at(pk_loop *loop, pk_timer *timer, uint64_t due);
+
+/* When an armed timer fires, by pk_loop_now; fixes that for a fresh one. */
+uint64_t pk_timer_due(pk_loop *loop, pk_timer *timer);
 
 /* Does nothing to a timer that is not armed. */
 void pk_timer_stop(pk_loop *loop, pk_timer *timer);
 
 /* Fires what is due by pk_loop_now: after a fake clock was moved. */
 void pk_loop_fire_timers(pk_loop *loop);
+
+/* Gives all fresh timers their due: before a fake clock is moved. */
+void pk_loop_place_timers(pk_loop *loop);
 
 /* ---- File descriptors ---- */
 

@@ -43,6 +43,7 @@ static void drop_kept(pk_memory *memory)
     for (unsigned i = 0; i < PK_MEMORY_CLASSES; i++) {
         while (memory->kept[i]) {
             struct pk_memory_free *block = memory->kept[i];
+            PK_MEMORY_ALLOW(block, (size_t) 16 << i);
             memory->kept[i] = block->next;
             memory->allocator.resize(memory->allocator.context, block, 0);
         }

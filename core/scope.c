@@ -22,6 +22,7 @@ void pk_scope_init(pk_scope *scope, pk_memory *memory, const pk_scope_host *host
     scope->lasting = false;
     scope->on_released = NULL;
     scope->pins = 0;
+    scope->label = NULL;
 }
 
 void pk_scope_add(pk_scope *scope, pk_pending *pending)

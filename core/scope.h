@@ -42,6 +42,7 @@ struct pk_scope {
     bool lasting;               /* the loop's own: its steps need no bridge (see promise.h) */
     unsigned pins;              /* who still needs the memory: live promises, worker threads */
     void (*on_released)(pk_scope *scope); /* runs once, when no pin is left; see release and end */
+    const char *label; /* for reports: the method of the call; static; NULL for none */
 };
 
 /* What runs right now on this thread. */

@@ -3,10 +3,11 @@
  *
  * The pending members of a group are bridged into its scope, so that each can be cancelled alone.
  */
+#include "core/status.h"
 #include "future/promise.h"
 
+#include <assert.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #define NANOSECONDS_PER_MILLISECOND 1000000u
@@ -14,6 +15,12 @@
 static const pk_status lost = {
     .code = PK_CANCELLED,
     .message = {(const uint8_t *) "another future decided the outcome", 34},
+};
+
+/* What a timeout says when there is no memory to say it in full. */
+static const pk_status timed_out = {
+    .code = PK_DEADLINE_EXCEEDED,
+    .message = {(const uint8_t *) "did not settle in time", 22},
 };
 
 /* ---- All and any ---- */
@@ -24,7 +31,8 @@ struct member {
     size_t place;
 };
 
-struct group {          /* in the scope */
+struct group { /* in the scope */
+    pk_scope *scope;
     pk_promise *result; /* the producer's reference; NULL once settled */
     const void **values;
     size_t left; /* members that have not settled */
@@ -33,14 +41,19 @@ struct group {          /* in the scope */
     struct member members[];
 };
 
-static void settle_group(struct group *group, pk_future outcome)
+static void cancel_members(struct group *group)
 {
-    pk_promise *result = pk_steal(&group->result);
-    /* The losers first: their steps are in the queue before the result's. */
     for (size_t i = 0; i < group->count; i++) {
         if (group->members[i].bridge)
             pk_promise_cancel(group->members[i].bridge, &lost);
     }
+}
+
+static void settle_group(struct group *group, pk_future outcome)
+{
+    pk_promise *result = pk_steal(&group->result);
+    /* The losers first: their steps are in the queue before the result's. */
+    cancel_members(group);
     if (outcome.state == PK_FUTURE_DONE)
         (void) pk_promise_done(result, outcome.pointer);
     else
@@ -51,7 +64,11 @@ static void member_settled(pk_future outcome, void *arg)
 {
     struct member *member = arg;
     struct group *group = member->group;
-    pk_promise_unref(pk_steal(&member->bridge));
+    pk_promise *bridge = pk_steal(&member->bridge);
+    /* The outcome stays readable until the group's own is consumed. */
+    if (group->result)
+        pk_promise_take_held(group->result, bridge);
+    pk_promise_unref(bridge);
     group->left--;
     if (!group->result)
         return;
@@ -64,15 +81,20 @@ static void member_settled(pk_future outcome, void *arg)
         settle_group(group, pk_done(group->values));
 }
 
+/* Somebody gave up on the whole group. */
+static void abandon_group(void *arg)
+{
+    struct group *group = arg;
+    group->result = NULL;
+    /* A scope that is cancelled resolves the members itself, and leaves other scopes alone. */
+    if (!group->scope->cancelled)
+        cancel_members(group);
+}
+
 static void cancel_all_pending(const pk_future *futures, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (futures[i].state != PK_FUTURE_PENDING)
-            continue;
-        pk_promise *promise = pk_promise_use(futures[i]);
-        pk_promise_cancel(promise, &lost);
-        pk_promise_consumed(promise);
-    }
+    for (size_t i = 0; i < count; i++)
+        pk_promise_drop(futures[i], &lost);
 }
 
 /* Joins the pending ones; `values` holds those that are done. */
@@ -86,11 +108,13 @@ static pk_future join(pk_scope *scope, const pk_future *futures, size_t count, c
         cancel_all_pending(futures, count);
         return pk_failed_with(&pk_status_no_memory);
     }
-    *group = (struct group){.result = result, .values = values, .count = count, .any = any};
+    *group = (struct group){
+        .scope = scope, .result = result, .values = values, .count = count, .any = any};
     memset(group->members, 0, count * sizeof *group->members);
     for (size_t i = 0; i < count; i++)
         group->left += futures[i].state == PK_FUTURE_PENDING;
     pk_future future = pk_promise_future(result);
+    pk_promise_on_abandon(result, abandon_group, group);
     for (size_t i = 0; i < count; i++) {
         if (futures[i].state != PK_FUTURE_PENDING)
             continue;
@@ -222,13 +246,12 @@ static void timeout_over(pk_timer *timer)
     pk_promise *promise = alarm->promise;
     if (!pk_promise_waits(promise))
         return; /* settled in this turn; its steps free the alarm */
-    pk_status *status = pk_arena_try(&promise->scope->arena, sizeof *status);
-    char *text = pk_arena_printf(&promise->scope->arena, "did not settle within %" PRIu64 " ms",
-                                 alarm->milliseconds);
-    if (status && text)
-        *status = (pk_status){.code = PK_DEADLINE_EXCEEDED,
-                              .message = {(const uint8_t *) text, strlen(text)}};
-    pk_promise_cancel(promise, status && text ? status : &pk_status_no_memory);
+    pk_arena *arena = &promise->scope->arena;
+    pk_status *status = pk_arena_try(arena, sizeof *status);
+    if (status)
+        *status = pk_status_print(arena, PK_DEADLINE_EXCEEDED,
+                                  "did not settle within %" PRIu64 " ms", alarm->milliseconds);
+    pk_promise_cancel(promise, status ? status : &timed_out);
 }
 
 pk_future pk_timeout(pk_scope *scope, pk_future future, uint64_t milliseconds)
@@ -250,7 +273,7 @@ pk_future pk_timeout(pk_scope *scope, pk_future future, uint64_t milliseconds)
 /* ---- A plain program's wait ---- */
 
 struct waiting {
-    pk_loop *loop;
+    struct ev_loop *ev; /* while libev runs: to be kept from blocking once there is an outcome */
     bool settled;
     pk_future outcome;
 };
@@ -260,14 +283,29 @@ static void wait_over(pk_future outcome, void *arg)
     struct waiting *waiting = arg;
     waiting->outcome = outcome;
     waiting->settled = true;
+    if (waiting->ev)
+        ev_break(waiting->ev, EVBREAK_ONE);
 }
 
 pk_status pk_loop_run_until(pk_loop *loop, pk_future future, const void **ret_value)
 {
-    struct waiting waiting = {.loop = loop};
+    pk_assert_owner(loop);
+    assert(!loop->draining && "a step waits for a future: it must return it instead");
+    if (loop->draining) {
+        pk_detach(future);
+        return PK_STATUS(PK_FAILED_PRECONDITION, "a step must not run the loop");
+    }
+    struct waiting waiting = {0};
     pk_await(&loop->scope, future, wait_over, &waiting);
-    while (!waiting.settled)
-        pk_loop_turn(loop);
+    pk_loop_end_turn(loop);
+    ev_ref(loop->ev); /* what settles it may come from another thread */
+    while (!waiting.settled) {
+        waiting.ev = loop->ev;
+        ev_run(loop->ev, EVRUN_ONCE);
+        waiting.ev = NULL;
+        pk_loop_end_turn(loop);
+    }
+    ev_unref(loop->ev);
     if (waiting.outcome.state == PK_FUTURE_FAILED)
         return *(const pk_status *) waiting.outcome.pointer;
     if (ret_value)

@@ -42,29 +42,41 @@ static __attribute__((noinline)) pk_future defer(pk_future outcome, struct pk_hu
     return promise ? pk_promise_future(promise) : no_memory();
 }
 
-/* Hangs a step on a pending future. */
-static __attribute__((noinline)) pk_future hang(pk_future future, struct pk_hung_step step)
+/*
+ * Hangs a step on a pending future. False: there was no memory, the step will not run and the
+ * future was cancelled.
+ */
+static __attribute__((noinline)) bool hang(pk_future future, struct pk_hung_step step,
+                                           pk_future *ret_next)
 {
     pk_promise *promise = pk_promise_use(future);
-    if (promise->state == PK_PROMISE_SETTLED) {
-        /* It settled while its future was kept. What the value lives in stays until the step ran. */
-        pk_future next = pk_current.depth < PK_INLINE_DEPTH_MAX ? apply_now(promise->outcome, step)
-                                                                : defer(promise->outcome, step);
-        pk_promise_consumed(promise);
-        return next;
-    }
     pk_scope *scope = pk_current.scope;
-    if (scope && scope != promise->scope && !scope->lasting) {
+    bool settled = promise->state == PK_PROMISE_SETTLED; /* while its future was kept */
+    if (settled && scope == promise->scope && !promise->held &&
+        pk_current.depth < PK_INLINE_DEPTH_MAX) {
+        *ret_next = apply_now(promise->outcome, step);
+        pk_promise_consumed(promise);
+        return true;
+    }
+    if (!scope || scope->lasting)
+        scope = promise->scope;
+    if (settled || scope != promise->scope) {
         promise = pk_bridge_to(scope, promise);
         if (!promise)
-            return no_memory();
+            return false;
     }
     if (!pk_promise_hang(promise, step)) {
-        pk_promise_cancel(promise, &pk_status_no_memory);
-        pk_promise_consumed(promise);
-        return no_memory();
+        pk_promise_drop(pk_promise_future(promise), &pk_status_no_memory);
+        return false;
     }
-    return pk_promise_future(promise);
+    *ret_next = pk_promise_future(promise);
+    return true;
+}
+
+static __attribute__((noinline)) pk_future hang_or_fail(pk_future future, struct pk_hung_step step)
+{
+    pk_future next;
+    return hang(future, step, &next) ? next : no_memory();
 }
 
 pk_future pk_then(pk_future future, pk_step *step, void *arg)
@@ -79,7 +91,7 @@ pk_future pk_then(pk_future future, pk_step *step, void *arg)
     }
     if (future.state == PK_FUTURE_FAILED)
         return future;
-    return hang(future, then_step(step, arg));
+    return hang_or_fail(future, then_step(step, arg));
 }
 
 pk_future pk_recover(pk_future future, pk_recovery *recovery, void *arg)
@@ -87,7 +99,7 @@ pk_future pk_recover(pk_future future, pk_recovery *recovery, void *arg)
     if (PK_LIKELY(future.state == PK_FUTURE_DONE))
         return future;
     if (future.state == PK_FUTURE_PENDING)
-        return hang(future, recover_step(recovery, arg));
+        return hang_or_fail(future, recover_step(recovery, arg));
     if (PK_UNLIKELY(pk_current.depth >= PK_INLINE_DEPTH_MAX))
         return defer(future, recover_step(recovery, arg));
     return apply_now(future, recover_step(recovery, arg));
@@ -100,10 +112,11 @@ pk_future pk_finally(pk_future future, void (*cleanup)(void *arg), void *arg)
         return future;
     }
     struct pk_hung_step step = {.kind = PK_STEP_FINALLY, .fn.finally = cleanup, .arg = arg};
-    pk_future next = hang(future, step);
-    if (next.state == PK_FUTURE_FAILED && next.pointer == &pk_status_no_memory)
-        cleanup(arg); /* it could not be hung up, and must run */
-    return next;
+    pk_future next;
+    if (hang(future, step, &next))
+        return next;
+    cleanup(arg); /* it could not be hung up, and must run */
+    return no_memory();
 }
 
 pk_promise *pk_bridge(pk_scope *scope, pk_future future)
@@ -132,11 +145,12 @@ void pk_await(pk_scope *scope, pk_future future, pk_awaiter *awaiter, void *arg)
     }
     struct pk_hung_step step = {.kind = PK_STEP_AWAIT, .fn.await = awaiter, .arg = arg};
     bool hung = pk_promise_hang(promise, step);
-    if (!hung)
-        pk_promise_cancel(promise, &pk_status_no_memory);
-    pk_promise_consumed(promise);
-    if (!hung)
-        awaiter(no_memory(), arg);
+    if (hung) {
+        pk_promise_consumed(promise);
+        return;
+    }
+    pk_promise_drop(pk_promise_future(promise), &pk_status_no_memory);
+    awaiter(no_memory(), arg);
 }
 
 static void log_dropped(pk_future outcome, void *arg)

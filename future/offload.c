@@ -9,6 +9,12 @@
 #include "future/promise.h"
 
 #include <assert.h>
+#include <signal.h>
+
+static const pk_status loop_ends = {
+    .code = PK_CANCELLED,
+    .message = {(const uint8_t *) "the loop is being freed", 23},
+};
 
 struct job {
     struct job *next;
@@ -88,6 +94,17 @@ static struct pk_offload_pool *pool_of(pk_loop *loop)
     return pool;
 }
 
+/* The program's signals stay with the program's own threads. */
+static bool start_worker(struct pk_offload_pool *pool)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int r = pthread_create(&pool->threads[pool->started], NULL, run_worker, pool);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return r == 0;
+}
+
 static void come_back(pk_post *post)
 {
     struct job *job = (struct job *) ((char *) post - offsetof(struct job, post));
@@ -108,14 +125,16 @@ static void abandon_job(void *arg)
 pk_future pk_offload(pk_scope *scope, const void *(*work)(void *arg), void *arg)
 {
     pk_loop *loop = scope->loop;
+    pk_assert_owner(loop);
+    if (loop->ending)
+        return pk_failed_with(&loop_ends);
     struct pk_offload_pool *pool = pool_of(loop);
     struct job *job = pool ? pk_memory_get(&loop->memory, sizeof *job) : NULL;
     if (!job)
         return pk_promise_future(NULL);
     *job = (struct job){.post.run = come_back, .work = work, .arg = arg, .scope = scope};
     /* One thread more for each job until all are there: an idle program starts none. */
-    if (pool->started < loop->offload_threads &&
-        pthread_create(&pool->threads[pool->started], NULL, run_worker, pool) == 0)
+    if (pool->started < loop->offload_threads && start_worker(pool))
         pool->started++;
     job->promise = pool->started > 0 ? pk_promise_new(scope) : NULL;
     if (!job->promise) {

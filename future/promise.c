@@ -10,10 +10,71 @@ const pk_status pk_status_no_memory = {
     .message = {(const uint8_t *) "out of memory", 13},
 };
 
-static __thread uint32_t next_generation;
+/* What a future hears when its consumer has given up on it. */
+static const pk_status not_wanted = {
+    .code = PK_CANCELLED,
+    .message = {(const uint8_t *) "nobody waits for the outcome any more", 37},
+};
+
+static const pk_status own_future = {
+    .code = PK_INTERNAL,
+    .message = {(const uint8_t *) "a step returned the future that it belongs to", 45},
+};
 
 static void cancel_pending(pk_pending *pending, const pk_status *status);
 static void run_ready(pk_ready *ready);
+
+/* ---- The list of all promises, in debug builds: for the reports at the loop's end ---- */
+
+#ifndef NDEBUG
+static __thread uint32_t next_generation;
+
+static void report_left(pk_loop *loop)
+{
+    while (loop->promises) {
+        pk_promise *promise = loop->promises;
+        pk_log(loop, PK_LOG_WARNING,
+               promise->consumer
+                   ? "a future was dropped: neither used, returned nor detached (%s)"
+                   : "a promise was neither completed nor abandoned by its producer (%s)",
+               promise->label ? promise->label : "outside of any call");
+        loop->promises = promise->all_next;
+        pk_memory_put(promise->memory, promise, sizeof *promise);
+    }
+}
+
+static void track(pk_promise *promise)
+{
+    promise->all_place = NULL;
+    promise->label = promise->scope->label;
+    if (promise->scope->host != &pk_loop_host)
+        return;
+    pk_loop *loop = promise->scope->loop;
+    loop->report_promises = report_left;
+    promise->all_place = &loop->promises;
+    promise->all_next = loop->promises;
+    if (loop->promises)
+        loop->promises->all_place = &promise->all_next;
+    loop->promises = promise;
+}
+
+static void untrack(pk_promise *promise)
+{
+    if (!promise->all_place)
+        return;
+    *promise->all_place = promise->all_next;
+    if (promise->all_next)
+        promise->all_next->all_place = promise->all_place;
+}
+#else
+static inline void track(pk_promise *promise)
+{
+}
+
+static inline void untrack(pk_promise *promise)
+{
+}
+#endif
 
 /* ---- Life ---- */
 
@@ -36,6 +97,7 @@ static pk_promise *make(pk_scope *scope, pk_promise_state state, uint16_t refere
     promise->last_step = &promise->steps;
     promise->last_held = &promise->held;
     pk_scope_pin(scope);
+    track(promise);
     return promise;
 }
 
@@ -45,31 +107,48 @@ pk_promise *pk_promise_ref(pk_promise *promise)
     return promise;
 }
 
-/*
- * Through: no step is left and no consumer will come. What other scopes kept for its values goes,
- * and so does its hold on its own scope, although the producer may still have a reference.
- */
-static void let_go(pk_promise *promise)
-{
-    while (promise->held) {
-        pk_promise *source = promise->held;
-        promise->held = source->next_held;
-        pk_promise_consumed(source);
-    }
-    promise->last_held = &promise->held;
-    if (promise->pinned) {
-        promise->pinned = false;
-        pk_scope_unpin(promise->scope);
-    }
-}
-
 void pk_promise_unref(pk_promise *promise)
 {
     assert(promise->references > 0);
     if (--promise->references > 0)
         return;
-    assert(!promise->steps && !promise->pinned);
+    assert(!promise->steps && !promise->pinned && !promise->held);
+    untrack(promise);
     pk_memory_put(promise->memory, promise, sizeof *promise);
+}
+
+static void unpin(pk_promise *promise)
+{
+    if (!promise->pinned)
+        return;
+    promise->pinned = false;
+    pk_scope_unpin(promise->scope);
+}
+
+/*
+ * Through: no step is left and no consumer will come. What it kept of other scopes goes, and so
+ * does its hold on its own scope, although the producer may still have a reference. A loop, since
+ * what is held may hold others without bound.
+ */
+static void let_go(pk_promise *promise)
+{
+    pk_promise *held = pk_steal(&promise->held);
+    pk_promise **last = promise->last_held;
+    promise->last_held = &promise->held;
+    while (held) {
+        pk_promise *source = held;
+        source->consumer = false;
+        if (source->state == PK_PROMISE_SETTLED) {
+            if (source->held) {
+                *last = pk_steal(&source->held);
+                last = source->last_held;
+            }
+            unpin(source);
+        }
+        held = source->next_held;
+        pk_promise_unref(source);
+    }
+    unpin(promise);
 }
 
 void pk_promise_consumed(pk_promise *promise)
@@ -79,6 +158,51 @@ void pk_promise_consumed(pk_promise *promise)
     if (promise->state == PK_PROMISE_SETTLED)
         let_go(promise);
     pk_promise_unref(promise);
+}
+
+/* Whether one that is held pins this scope already. Looks at a few: most chains know two scopes. */
+static bool holds_scope(const pk_promise *promise, const pk_scope *scope)
+{
+    unsigned looked_at = 0;
+    for (const pk_promise *held = promise->held; held && looked_at < 16; held = held->next_held) {
+        if (held->scope == scope)
+            return true;
+        looked_at++;
+    }
+    return false;
+}
+
+static void hold_one(pk_promise *promise, pk_promise *source)
+{
+    if (source->scope == promise->scope || holds_scope(promise, source->scope)) {
+        pk_promise_consumed(source);
+        return;
+    }
+    source->next_held = NULL;
+    *promise->last_held = source;
+    promise->last_held = &source->next_held;
+}
+
+void pk_promise_take_held(pk_promise *promise, pk_promise *source)
+{
+    if (!source->held)
+        return;
+    /* The list that moves may be long (it is kept whole); what was there is short. */
+    pk_promise *before = promise->held;
+    promise->held = pk_steal(&source->held);
+    promise->last_held = source->last_held;
+    source->last_held = &source->held;
+    while (before) {
+        pk_promise *next = before->next_held;
+        hold_one(promise, before);
+        before = next;
+    }
+}
+
+void pk_promise_hold(pk_promise *promise, pk_promise *source)
+{
+    pk_promise_take_held(promise, source);
+    hold_one(promise, source);
 }
 
 /* Enters the ring of its scope; in one that was cancelled it is cancelled at once. */
@@ -99,11 +223,19 @@ pk_promise *pk_promise_new(pk_scope *scope)
     return promise;
 }
 
+/* Every use gives the future a new number: a debug build sees one that is used again. */
+static inline void renew_generation(pk_promise *promise)
+{
+#ifndef NDEBUG
+    promise->generation = ++next_generation;
+#endif
+}
+
 pk_future pk_promise_future(pk_promise *promise)
 {
     if (!promise)
         return pk_failed_with(&pk_status_no_memory);
-    promise->generation = ++next_generation;
+    renew_generation(promise);
     return (pk_future){PK_FUTURE_PENDING, promise->generation, promise};
 }
 
@@ -111,7 +243,7 @@ pk_promise *pk_promise_use(pk_future future)
 {
     pk_promise *promise = (pk_promise *) (uintptr_t) future.pointer;
     assert(promise->generation == future.generation && "a future was used twice");
-    promise->generation = ++next_generation;
+    renew_generation(promise);
     return promise;
 }
 
@@ -120,31 +252,37 @@ pk_promise *pk_promise_use(pk_future future)
 /* Takes the outcome and goes to the ready queue, in the ring still: a cancel may come before. */
 static void settle(pk_promise *promise, pk_future outcome)
 {
+    assert(promise->scope->host != &pk_loop_host || (pk_assert_owner(promise->scope->loop), true));
     promise->outcome = outcome;
     promise->state = PK_PROMISE_QUEUED;
     promise->references++;
     promise->scope->host->ready(promise->scope->loop, &promise->ready);
 }
 
-/* The scope or a combinator gives up: the producer, if there is one, is told and let go. */
-static void cancel_pending(pk_pending *pending, const pk_status *status)
+/* The producer, if there is one, is told and let go; a bridge lets go of what it stands for. */
+static void give_up(pk_promise *promise, pk_future outcome)
 {
-    pk_promise *promise = (pk_promise *) ((char *) pending - offsetof(pk_promise, pending));
     if (promise->state == PK_PROMISE_QUEUED) {
-        promise->outcome = pk_failed_with(status);
-        return;
-    }
-    if (promise->token) {
-        settle(promise, pk_done(NULL));
+        promise->outcome = outcome;
         return;
     }
     void (*abandon)(void *arg) = promise->abandon;
     promise->abandon = NULL;
-    settle(promise, pk_failed_with(status));
+    pk_promise *source = pk_steal(&promise->source);
+    settle(promise, outcome);
+    if (source)
+        pk_promise_consumed(source); /* its bridge step finds that it is not waited for */
     if (abandon) {
         abandon(promise->abandon_arg);
         pk_promise_unref(promise);
     }
+}
+
+/* The scope gives up. */
+static void cancel_pending(pk_pending *pending, const pk_status *status)
+{
+    pk_promise *promise = (pk_promise *) ((char *) pending - offsetof(pk_promise, pending));
+    give_up(promise, promise->token ? pk_done(NULL) : pk_failed_with(status));
 }
 
 pk_promise *pk_promise_settled_new(pk_scope *scope, pk_future outcome, struct pk_hung_step step)
@@ -237,30 +375,48 @@ void pk_promise_on_abandon(pk_promise *promise, void (*abandon)(void *arg), void
     promise->abandon_arg = arg;
 }
 
-/* The promise that this one's last step settles; NULL where it is no bridge step. */
-static pk_promise *bridge_of(pk_promise *promise)
+/* The promise that waits for this one; NULL where there is none, or it waits no longer. */
+static pk_promise *waiting_for(pk_promise *promise)
 {
     if (!promise->steps)
         return NULL;
     struct pk_hung_step *last =
         (struct pk_hung_step *) ((char *) promise->last_step - offsetof(struct pk_hung_step, next));
-    return last->kind == PK_STEP_BRIDGE ? last->arg : NULL;
+    if (last->kind != PK_STEP_BRIDGE)
+        return NULL;
+    pk_promise *bridge = last->arg;
+    return bridge->source == promise ? bridge : NULL;
 }
 
 void pk_promise_cancel(pk_promise *promise, const pk_status *status)
 {
     /* What it stands for goes first. A loop, since bridges may be stacked without bound. */
-    pk_promise *innermost = promise;
-    while (innermost->state == PK_PROMISE_FORWARDED)
-        innermost = innermost->source;
-    for (pk_promise *next = innermost; next; next = bridge_of(next)) {
-        if (pk_promise_waits(next)) {
+    pk_promise *next = promise;
+    while (next->state == PK_PROMISE_FORWARDED)
+        next = next->source;
+    while (next && next != promise) {
+        pk_promise *outer = waiting_for(next);
+        next->unwanted = true;
+        if (next->state != PK_PROMISE_RUNNING) {
             pk_scope_remove(&next->pending);
-            cancel_pending(&next->pending, status);
+            give_up(next, pk_failed_with(&not_wanted));
         }
-        if (next == promise)
-            break;
+        next = outer;
     }
+    if (pk_promise_waits(promise)) {
+        pk_scope_remove(&promise->pending);
+        give_up(promise, pk_failed_with(status));
+    }
+}
+
+void pk_promise_drop(pk_future future, const pk_status *status)
+{
+    if (future.state != PK_FUTURE_PENDING)
+        return;
+    pk_promise *promise = pk_promise_use(future);
+    promise->unwanted = true;
+    pk_promise_cancel(promise, status);
+    pk_promise_consumed(promise);
 }
 
 /* ---- Steps ---- */
@@ -293,24 +449,14 @@ static struct pk_hung_step take_step(pk_promise *promise)
     return step;
 }
 
-/*
- * The source of a bridge has its outcome. A source of another scope is kept, since the value may
- * lie in there; one of the same scope is not needed any more. The bridge step's reference goes.
- */
-static void bridge_arrived(pk_promise *bridge, pk_future outcome)
+/* A source has its outcome. The bridge may have been resolved meanwhile; the step's reference goes. */
+static void bridge_arrived(pk_promise *bridge, pk_promise *source, pk_future outcome)
 {
-    pk_promise *source = pk_steal(&bridge->source);
-    if (source->scope == bridge->scope) {
-        pk_promise_consumed(source);
-    } else {
-        source->next_held = NULL;
-        *bridge->last_held = source;
-        bridge->last_held = &source->next_held;
-    }
-    if (bridge->state == PK_PROMISE_FORWARDED)
+    if (bridge->source == source) {
+        bridge->source = NULL;
+        pk_promise_hold(bridge, source);
         settle(bridge, outcome);
-    else if (bridge->state == PK_PROMISE_SETTLED && !bridge->consumer)
-        let_go(bridge);
+    }
     pk_promise_unref(bridge);
 }
 
@@ -329,8 +475,7 @@ pk_future pk_step_apply(struct pk_hung_step step, pk_future outcome)
         step.fn.await(outcome, step.arg);
         return outcome;
     case PK_STEP_BRIDGE:
-        bridge_arrived(step.arg, outcome);
-        return outcome;
+        break; /* run_ready's own */
     }
     __builtin_unreachable();
 }
@@ -343,6 +488,7 @@ static bool wait_for(pk_promise *bridge, pk_promise *source)
 {
     struct pk_hung_step step = {.kind = PK_STEP_BRIDGE, .arg = bridge};
     if (!pk_promise_hang(source, step)) {
+        source->unwanted = true;
         pk_promise_cancel(source, &pk_status_no_memory);
         pk_promise_consumed(source);
         return false;
@@ -357,12 +503,16 @@ pk_promise *pk_bridge_to(pk_scope *scope, pk_promise *source)
 {
     pk_promise *bridge = make(scope, PK_PROMISE_OPEN, 1);
     if (!bridge) {
+        source->unwanted = true;
         pk_promise_cancel(source, &pk_status_no_memory);
         pk_promise_consumed(source);
         return NULL;
     }
-    bridge->pending.next = bridge->pending.previous = &bridge->pending;
-    if (!wait_for(bridge, source)) {
+    if (source->state == PK_PROMISE_SETTLED) {
+        pk_future outcome = source->outcome;
+        pk_promise_hold(bridge, source);
+        settle(bridge, outcome);
+    } else if (!wait_for(bridge, source)) {
         bridge->state = PK_PROMISE_SETTLED;
         pk_promise_consumed(bridge);
         return NULL;
@@ -377,12 +527,15 @@ pk_promise *pk_bridge_to(pk_scope *scope, pk_promise *source)
  */
 static void forward(pk_promise *promise, pk_promise *target)
 {
-    pk_promise *bridge = bridge_of(promise);
+    if (promise->unwanted) {
+        target->unwanted = true;
+        pk_promise_cancel(target, &not_wanted);
+    }
+    pk_promise *bridge = waiting_for(promise);
     if (target->scope != promise->scope || (promise->consumer && !bridge)) {
-        if (wait_for(promise, target))
-            enter(promise);
-        else
+        if (!wait_for(promise, target))
             settle(promise, pk_failed_with(&pk_status_no_memory));
+        enter(promise);
         return;
     }
     if (promise->steps) {
@@ -391,11 +544,7 @@ static void forward(pk_promise *promise, pk_promise *target)
         promise->steps = NULL;
         promise->last_step = &promise->steps;
     }
-    if (promise->held) {
-        *target->last_held = promise->held;
-        target->last_held = promise->last_held;
-        promise->held = NULL;
-    }
+    pk_promise_take_held(target, promise);
     promise->state = PK_PROMISE_SETTLED;
     if (bridge) {
         /* The bridge holds the target's future instead of this one's. */
@@ -414,18 +563,29 @@ static void run_ready(pk_ready *ready)
     promise->state = PK_PROMISE_RUNNING;
     pk_future outcome = promise->outcome;
     while (promise->steps) {
-        outcome = pk_step_apply(take_step(promise), outcome);
+        struct pk_hung_step step = take_step(promise);
+        if (step.kind == PK_STEP_BRIDGE) {
+            bridge_arrived(step.arg, promise, outcome);
+            continue;
+        }
+        outcome = pk_step_apply(step, outcome);
         if (outcome.state != PK_FUTURE_PENDING)
             continue;
         pk_promise *target = pk_promise_use(outcome);
-        if (target->state != PK_PROMISE_SETTLED) {
+        if (PK_UNLIKELY(target == promise)) {
+            assert(promise != target && "a step returned the future that it belongs to");
+            promise->consumer = false;
+            promise->references--; /* the consumer's; the queue's is left */
+            outcome = pk_failed_with(&own_future);
+        } else if (target->state != PK_PROMISE_SETTLED) {
             forward(promise, target);
             pk_promise_unref(promise);
             return;
+        } else {
+            /* It settled while its future was kept. */
+            outcome = target->outcome;
+            pk_promise_hold(promise, target);
         }
-        /* It settled while its future was kept. */
-        outcome = target->outcome;
-        pk_promise_consumed(target);
     }
     promise->outcome = outcome;
     promise->state = PK_PROMISE_SETTLED;

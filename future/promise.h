@@ -58,8 +58,9 @@ struct pk_promise {
     struct pk_hung_step *steps;
     struct pk_hung_step **last_step; /* where the next one is hung */
     pk_future outcome;               /* once settled */
-    struct pk_promise *source;       /* while forwarded; holds its consumer's reference */
-    struct pk_promise *held;         /* sources of other scopes, kept until this one is through */
+    struct pk_promise *source;       /* while forwarded; this holds its consumer's reference */
+    struct pk_promise *held;         /* settled ones of other scopes, one for each scope, whose
+                                        values this one's steps may see; kept until it is through */
     struct pk_promise **last_held;
     struct pk_promise *next_held; /* in the list of the promise that holds this one */
     void (*abandon)(void *arg);   /* see pk_promise_on_abandon */
@@ -69,7 +70,13 @@ struct pk_promise {
     uint8_t state; /* pk_promise_state */
     bool consumer; /* somebody holds the future, or a bridge holds this for its consumer */
     bool pinned;   /* holds a pin of its scope */
+    bool unwanted; /* a combinator gave up on its outcome: what its steps start is cancelled too */
     bool token;    /* that its scope is cancelled is what it waits for: then it is done */
+#ifndef NDEBUG
+    struct pk_promise *all_next;   /* in the loop's list of all promises */
+    struct pk_promise **all_place; /* what points to this one there; NULL: not in the list */
+    const char *label;             /* its scope's */
+#endif
 };
 
 /*
@@ -85,8 +92,23 @@ void pk_await(pk_scope *scope, pk_future future, pk_awaiter *awaiter, void *arg)
  */
 pk_promise *pk_bridge(pk_scope *scope, pk_future future);
 
-/* Settles an unsettled promise from the consumer's side, and what it stands for. */
+/*
+ * Resolves a promise from the consumer's side with `status`. What it stands for is resolved first,
+ * with CANCELLED, and so is what the steps of that start later on.
+ */
 void pk_promise_cancel(pk_promise *promise, const pk_status *status);
+
+/* Cancels and consumes a future that nobody will look at; what is not pending is dropped. */
+void pk_promise_drop(pk_future future, const pk_status *status);
+
+/*
+ * `promise` keeps what `source`, whose consumer's reference it takes, has kept, and its scope where
+ * that is another one: the outcome of `source` stays readable until `promise` is through.
+ */
+void pk_promise_hold(pk_promise *promise, pk_promise *source);
+
+/* The same for what `source` keeps, while somebody else goes on holding `source`. */
+void pk_promise_take_held(pk_promise *promise, pk_promise *source);
 
 /* Another reference; pk_promise_unref drops one. */
 pk_promise *pk_promise_ref(pk_promise *promise);
@@ -115,7 +137,10 @@ PK_NODISCARD bool pk_promise_hang(pk_promise *promise, struct pk_hung_step step)
 /* A promise that is settled already and has one step, in the ready queue; NULL without memory. */
 pk_promise *pk_promise_settled_new(pk_scope *scope, pk_future outcome, struct pk_hung_step step);
 
-/* A promise of `scope` that stands for `source`, whose consumer it becomes; NULL: see pk_bridge. */
+/*
+ * A promise of `scope` that stands for `source`, whose consumer it becomes; `source` may have
+ * settled. NULL: see pk_bridge.
+ */
 pk_promise *pk_bridge_to(pk_scope *scope, pk_promise *source);
 
 /* What a step makes of an outcome. */

@@ -1,5 +1,6 @@
 /*
- * For tests of programs that use pekoe: a router's calls without a socket.
+ * For tests of programs that use pekoe: a router's calls without a socket, and a clock that moves
+ * only when the test says so.
  *
  * A pk_test_exchange is one HTTP request and its response in memory, driven step by step: the head
  * goes to the router when it is made, body bytes and the end follow as the test says, and what the
@@ -67,6 +68,22 @@ PK_API bool pk_test_exchange_was_reset(const pk_test_exchange *exchange);
 
 /* Request body bytes whose flow control credit was given back. */
 PK_API size_t pk_test_exchange_consumed(const pk_test_exchange *exchange);
+
+/* ---- The clock --------------------------------------------------------------------------- */
+
+/*
+ * Stops the loop's clock where it is: pk_loop_now stands still, and no timer (deadline, pk_sleep,
+ * pk_timeout) fires by itself any more. Timers that run already keep their times. It cannot be
+ * thawed. Timers do not keep pk_loop_run from returning then.
+ */
+PK_API void pk_test_clock_freeze(pk_loop *loop);
+
+/*
+ * Moves a frozen clock by that many milliseconds and fires what falls due on the way: each timer at
+ * its own time, and what it causes (steps, writes, timers started anew) before the next one. When
+ * it returns the turn has ended. Not from inside a step. 0 fires what is due already.
+ */
+PK_API void pk_test_clock_advance(pk_loop *loop, uint64_t milliseconds);
 
 PK_END_DECLS
 
