@@ -28,7 +28,8 @@ static pk_slice slice(const char *text)
 
 static bool is(pk_slice have, const char *want)
 {
-    return have.length == strlen(want) && memcmp(have.bytes, want, have.length) == 0;
+    return have.length == strlen(want) &&
+           (have.length == 0 || memcmp(have.bytes, want, have.length) == 0);
 }
 
 Test(protocol_status, each_code_is_written_in_decimal, .init = set_up, .fini = tear_down)
