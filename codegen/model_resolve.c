@@ -136,7 +136,7 @@ static struct gen_field *read_field(struct gen_builder *builder, const char *sco
     field->full_name = gen_join_name(builder->memory, scope, field->name);
     field->json_name = proto->json_name ? proto->json_name : field->name;
     field->number = proto->number;
-    field->optional = proto->proto3_optional != 0;
+    field->optional = builder->file->proto3 && proto->proto3_optional;
     gen_check_name(builder, field->place, proto->name, "a field");
     if (field->number < 1 || field->number > LAST_FIELD_NUMBER)
         gen_fail(builder->report, field->place, "field \"%s\" has the number %ld", field->full_name,
