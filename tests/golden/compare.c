@@ -8,13 +8,13 @@
  * Prints each difference; exit code 0 = none. Tables are compared by content, pointers to other
  * descriptors by the name of what they point to.
  */
+#include <protobuf-c/protobuf-c.h>
+
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <protobuf-c/protobuf-c.h>
 
 static const char *current; /* the descriptor that is being compared */
 static unsigned differences;
@@ -30,15 +30,15 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-#define SAME(member, where)                                                                        \
-    do {                                                                                           \
-        if (a->member != b->member)                                                                \
-            differ(#member, where);                                                                \
+#define SAME(member, where)         \
+    do {                            \
+        if (a->member != b->member) \
+            differ(#member, where); \
     } while (0)
-#define SAME_TEXT(member, where)                                                                   \
-    do {                                                                                           \
-        if (!same_text(a->member, b->member))                                                      \
-            differ(#member, where);                                                                \
+#define SAME_TEXT(member, where)              \
+    do {                                      \
+        if (!same_text(a->member, b->member)) \
+            differ(#member, where);           \
     } while (0)
 
 /* What a name or, with CODE_SIZE, an address stands for: the symbol at the address. */
