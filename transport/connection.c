@@ -311,11 +311,12 @@ void pk_connection_tick(pk_connection *connection)
     pk_http2_session *session = &connection->exchanges.session;
     if (connection->in_turn || connection->dead)
         return;
-    if (connection->lingering) {
-        if (passed(&connection->lingered, true, LINGER_TICKS))
-            pk_connection_kill(connection, "the connection is closed");
+    /* All was said: the peer has a moment to read it. */
+    bool lingering = connection->lingering || pk_http2_session_deaf(session);
+    if (passed(&connection->lingered, lingering, LINGER_TICKS))
+        pk_connection_kill(connection, "the session was ended");
+    if (lingering)
         return;
-    }
     if (passed(&connection->stalled, connection->output.bytes > 0, host->stall_ticks)) {
         pk_connection_kill(connection, "the peer does not read");
         return;

@@ -8,9 +8,10 @@
 #include <assert.h>
 #include <string.h>
 
-#define FIELDS_ON_STACK 32u     /* fields of a block that is sent without taking memory */
-#define FIRST_EVENTS 64u        /* room of a new batch */
-#define GLITCH_SPAN 10000000000 /* nanoseconds over which glitches are counted */
+#define FIELDS_ON_STACK 32u /* fields of a block that is sent without taking memory */
+#define FIRST_EVENTS 64u    /* room of a new batch */
+#define SECOND UINT64_C(1000000000)
+#define GLITCH_SPAN (10 * SECOND) /* over which glitches are counted */
 
 static const uint8_t drain_mark[8] = {'p', 'e', 'k', 'o', 'e', 'e', 'n', 'd'};
 
@@ -508,9 +509,35 @@ static int on_send_data(nghttp2_session *library, nghttp2_frame *frame, const ui
     return 0;
 }
 
+/*
+ * A stream was reset, by us or by the library. Where errors of the peer are the reason they may
+ * come at the rate of its own resets: making us reset streams is as cheap for it as resetting them.
+ */
+static int count_reset(pk_http2_session *session, uint32_t error)
+{
+    if (error == NGHTTP2_NO_ERROR || error == NGHTTP2_CANCEL || error == NGHTTP2_REFUSED_STREAM ||
+        error == NGHTTP2_INTERNAL_ERROR)
+        return 0;
+    if (session->errors_left == 0) {
+        uint64_t now = session->clock(session->clock_context);
+        uint64_t more = (now - session->errors_since) / SECOND * session->limits.resets_per_second;
+        session->errors_since = now;
+        session->errors_left =
+            more < session->limits.resets ? (uint32_t) more : session->limits.resets;
+    }
+    if (session->errors_left == 0)
+        return nghttp2_session_terminate_session(engine(session), NGHTTP2_ENHANCE_YOUR_CALM);
+    session->errors_left--;
+    return 0;
+}
+
 static int on_frame_send(nghttp2_session *library, const nghttp2_frame *frame, void *user)
 {
     pk_http2_session *session = user;
+    if (frame->hd.type == NGHTTP2_RST_STREAM && session->server)
+        return count_reset(session, frame->rst_stream.error_code) == NGHTTP2_ERR_NOMEM
+                   ? callback_failed(session, PK_ERR_NOMEM)
+                   : 0;
     if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
         return 0;
     session->glitch_count = 0;
@@ -575,6 +602,10 @@ static int make_option(const pk_http2_limits *limits, nghttp2_option **ret_optio
     return 0;
 }
 
+/*
+ * SETTINGS_NO_RFC7540_PRIORITIES is not sent: nghttp2's other scheduler is no faster, and when its
+ * queue cannot grow for lack of memory a freed item stays behind (seen in 1.52).
+ */
 static int submit_settings(pk_http2_session *session)
 {
     const pk_http2_limits *limits = &session->limits;
@@ -583,7 +614,6 @@ static int submit_settings(pk_http2_session *session)
          session->server ? limits->max_streams : 0},
         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, limits->stream_window},
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, limits->header_bytes},
-        {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1},
     };
     int result = nghttp2_submit_settings(engine(session), NGHTTP2_FLAG_NONE, entries,
                                          sizeof entries / sizeof *entries);
@@ -603,7 +633,9 @@ int pk_http2_session_init(pk_http2_session *session, bool server, pk_memory *mem
                                   .stream_size = stream_size,
                                   .server = server,
                                   .clock = clock,
-                                  .clock_context = clock_context};
+                                  .clock_context = clock_context,
+                                  .errors_left = limits->resets,
+                                  .errors_since = clock(clock_context)};
     nghttp2_session_callbacks *callbacks = NULL;
     nghttp2_option *option = NULL;
     nghttp2_mem library_memory = {memory, pk_memory_malloc, pk_memory_free, pk_memory_calloc,
@@ -690,6 +722,11 @@ int pk_http2_session_take(pk_http2_session *session, pk_output *output, size_t l
     if (r < 0)
         session->failed = r;
     return r < 0 ? r : session->output_full;
+}
+
+bool pk_http2_session_deaf(const pk_http2_session *session)
+{
+    return !nghttp2_session_want_read(engine(session));
 }
 
 bool pk_http2_session_over(const pk_http2_session *session)

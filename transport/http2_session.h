@@ -42,7 +42,8 @@ typedef struct pk_http2_limits {
     uint32_t connection_window; /* and for all streams together; at least 65,535 */
     uint32_t header_bytes;      /* of a field block (RFC 9113 section 6.5.2's count): above it the
                                    stream is reset and its fields are not kept */
-    uint32_t resets;            /* RST_STREAM frames that may come in a burst */
+    uint32_t resets;            /* RST_STREAM frames that may come in a burst; as many streams may
+                                   be reset by us for errors of the peer */
     uint32_t resets_per_second; /* and from then on */
     uint32_t glitches;          /* frames without use (PING, SETTINGS, PRIORITY, empty DATA) that
                                    may come within 10 s and without a reply in between */
@@ -135,6 +136,8 @@ struct pk_http2_session {
     int failed;        /* PK_ERR_* that the session cannot live on with, or 0 */
     uint32_t glitch_count;
     uint64_t glitch_since; /* clock of the first one counted */
+    uint32_t errors_left;  /* resets for errors of the peer that are still allowed */
+    uint64_t errors_since; /* clock of the last time that some were added */
     uint64_t (*clock)(const void *context);
     const void *clock_context;
 
@@ -170,6 +173,9 @@ void pk_http2_session_clear(pk_http2_session *session);
  * CLOSED events to the batch. 1: more is left; 0: not now; PK_ERR_NOMEM.
  */
 PK_NODISCARD int pk_http2_session_take(pk_http2_session *session, pk_output *output, size_t limit);
+
+/* Whether the session takes nothing more from the peer: an error has ended it. */
+bool pk_http2_session_deaf(const pk_http2_session *session);
 
 /* Whether the session has nothing left to read or to send: the connection may be closed. */
 bool pk_http2_session_over(const pk_http2_session *session);

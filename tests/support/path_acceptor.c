@@ -54,12 +54,19 @@ static void answer(struct path_call *call, unsigned status, pk_buffer *body)
                                                                   .trailer_count = only ? 0 : 2});
 }
 
-static pk_buffer *filled(pk_loop *loop, size_t length)
+/* NULL after the call was reset for lack of memory. */
+static pk_buffer *filled(struct path_call *call, size_t length)
 {
-    pk_buffer *buffer = pk_buffer_get(&loop->buffers);
-    pk_buffer_rewind_for_append(buffer, 0);
-    if (!buffer || pk_buffer_room_after(buffer, length) < 0)
-        abort();
+    pk_exchange *exchange = call->exchange;
+    pk_buffer *buffer = pk_buffer_get(&exchange->loop->buffers);
+    if (buffer)
+        pk_buffer_rewind_for_append(buffer, 0);
+    if (!buffer || pk_buffer_room_after(buffer, length) < 0) {
+        if (!call->acceptor->careful)
+            abort();
+        exchange->ops->reset(exchange, PK_RESET_INTERNAL);
+        return pk_buffer_unref(buffer);
+    }
     memset(buffer->end, 'x', length);
     buffer->end += length;
     return buffer;
@@ -70,9 +77,12 @@ static void stream_on(struct path_call *call)
 {
     const pk_exchange_ops *ops = call->exchange->ops;
     while (call->done < call->number) {
+        pk_buffer *piece = filled(call, call->size);
+        if (!piece)
+            return;
         call->done++;
         call->acceptor->written++;
-        if (!ops->write(call->exchange, filled(call->exchange->loop, call->size)))
+        if (!ops->write(call->exchange, piece))
             return;
     }
     if (!call->answered) {
@@ -88,9 +98,12 @@ static void complete(struct path_call *call)
     case ECHO:
         answer(call, 200, call->body ? pk_buffer_ref(call->body) : NULL);
         break;
-    case BYTES:
-        answer(call, 200, filled(call->exchange->loop, call->number));
+    case BYTES: {
+        pk_buffer *body = filled(call, call->number);
+        if (body)
+            answer(call, 200, body);
         break;
+    }
     case CANCEL:
         for (struct path_call *other = call->acceptor->calls; other; other = other->next) {
             if (other != call)
