@@ -282,7 +282,8 @@ static void give_up(pk_promise *promise, pk_future outcome)
 static void cancel_pending(pk_pending *pending, const pk_status *status)
 {
     pk_promise *promise = (pk_promise *) ((char *) pending - offsetof(pk_promise, pending));
-    give_up(promise, promise->token ? pk_done(NULL) : pk_failed_with(status));
+    bool awaited = promise->token && pk_promise_waits(promise);
+    give_up(promise, awaited ? pk_done(NULL) : pk_failed_with(status));
 }
 
 pk_promise *pk_promise_settled_new(pk_scope *scope, pk_future outcome, struct pk_hung_step step)
