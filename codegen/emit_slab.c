@@ -9,7 +9,7 @@
  * decode_x is a chain of comparisons in the order of the field numbers, since that is the order
  * in which writers write: each field costs one comparison, and a message in order needs one pass.
  * Messages of many fields, or with high numbers, get a switch. The conventions that the chain
- * stands on (`end` closed by a 0, `nul`, running past the end) are told in
+ * stands on (`end` closed by a 0, the byte in `tag`, running past the end) are told in
  * <pekoe/generated_messages.h>; the why is in docs/messages.md.
  */
 #include "codegen/emit_slab.h"
@@ -34,7 +34,7 @@ struct decoder_text {
     struct gen_run *run;
     struct gen_printer *out;
     const struct gen_message *message;
-    bool nul;          /* `nul` exists */
+    bool nul;          /* `nul` exists: a switch notes where text ended */
     bool wide;         /* a switch, not a chain */
     unsigned overrun;  /* bytes that `p` may be past `end` here */
     unsigned required; /* fields with a bit in `seen` */
@@ -153,12 +153,19 @@ static uint64_t tag_pattern(uint32_t tag)
     return pattern | (uint64_t) tag << shift;
 }
 
-/* Whether the record at `p` has the tag. */
-static const char *tag_test(struct gen_memory *memory, uint32_t tag)
+/* Whether the record at `p` has the tag; in a chain its first byte is in `tag`. */
+static const char *tag_test(const struct decoder_text *text, uint32_t tag)
 {
+    struct gen_memory *memory = text->out->memory;
     unsigned size = tag_size(tag);
     uint64_t pattern = tag_pattern(tag);
 
+    if (!text->wide) {
+        if (size == 1)
+            return gen_format(memory, "tag == 0x%02" PRIx64, pattern);
+        return gen_format(memory, "tag == 0x%02" PRIx64 " && p[1] == 0x%02" PRIx64, pattern & 0xff,
+                          pattern >> 8);
+    }
     switch (size) {
     case 1:
         return gen_format(memory, "*p == 0x%02" PRIx64, pattern);
@@ -249,6 +256,19 @@ static void write_step(const struct decoder_text *text, uint32_t tag)
     if (text->nul)
         gen_write(text->out, "*nul = 0;\n");
     gen_printf(text->out, "p += %u;\n", tag_size(tag));
+}
+
+/* Behind text, or a message that may end with text: the next record's first byte becomes a NUL. */
+static void write_text_end(const struct decoder_text *text)
+{
+    gen_write(text->out, text->wide ? "nul = p;\n" : "tag = pk_decode_end_text(p);\n");
+}
+
+/* Behind any other value. */
+static void write_next(const struct decoder_text *text)
+{
+    if (!text->wide)
+        gen_write(text->out, "tag = *p;\n");
 }
 
 static void write_fail_unless(struct gen_printer *out, const char *condition)
@@ -443,6 +463,7 @@ static void write_number(struct decoder_text *text, const struct gen_field *fiel
     if (wire_type != 0) {
         write_assign(text, field, from_fixed(field));
         gen_print(out, "p += $size$;\n", "size", wire_type == 1 ? "8" : "4");
+        write_next(text);
         return;
     }
     if (field->enumeration && field->enumeration->closed) {
@@ -451,6 +472,7 @@ static void write_number(struct decoder_text *text, const struct gen_field *fiel
     }
     gen_write(out, "uint64_t value;\n");
     write_fail_unless(out, "pk_decode_varint(decoder, &p, &value)");
+    write_next(text);
     if (!field->enumeration || !field->enumeration->closed) {
         write_assign(text, field, from_varint(field));
         return;
@@ -493,6 +515,7 @@ static void write_numbers(struct decoder_text *text, const struct gen_field *fie
                   "                       &message->$member$, &message->$count$);\n",
                   "kind", gen_number_kind(field));
     gen_write(out, "if (!p)\n    return false;\n");
+    write_next(text);
 }
 
 /* ---- Text, bytes, messages ------------------------------------------------------------------- */
@@ -507,12 +530,13 @@ static void write_read_text(struct decoder_text *text, const struct gen_field *f
         write_fail_unless(out, "pk_decode_bytes(decoder, &p, end, &bytes)");
         if (field->check_utf8)
             write_fail_unless(out, "pk_decode_check_binary(decoder, bytes.data, bytes.len)");
+        write_next(text);
         return;
     }
     gen_write(out, "char *text;\n");
     write_fail_unless(out, field->check_utf8 ? "pk_decode_utf8(decoder, &p, end, &text)"
                                              : "pk_decode_text(decoder, &p, end, &text)");
-    gen_write(out, "nul = p;\n");
+    write_text_end(text);
 }
 
 /* Reads the length of a message, or finds the end of a group, into the local `child_end`. */
@@ -555,11 +579,14 @@ static void write_decode_child(struct decoder_text *text, const struct gen_field
         if (has_text)
             gen_write(out, "*child_end = 0;\n");
         gen_write(out, "p = next;\n");
+        write_next(text);
         return;
     }
     gen_write(out, "p = child_end;\n");
     if (has_text)
-        gen_write(out, "nul = p;\n");
+        write_text_end(text);
+    else
+        write_next(text);
 }
 
 static void write_child(struct decoder_text *text, const struct gen_field *field)
@@ -652,7 +679,7 @@ static void write_run(struct decoder_text *text, const struct gen_field *field)
 {
     struct gen_printer *out = text->out;
     uint32_t tag = main_tag(field);
-    const char *test = tag_test(out->memory, tag);
+    const char *test = tag_test(text, tag);
 
     gen_set(out, "member", field->c_name);
     gen_set(out, "count", field->c_count);
@@ -714,7 +741,7 @@ static void write_chain_field(struct decoder_text *text, const struct gen_field 
         text->overrun = 0;
     }
     text->overrun += overrun;
-    gen_print(out, "if ($test$) { /* $name$ */\n", "test", tag_test(out->memory, tag), "name",
+    gen_print(out, "if ($test$) { /* $name$ */\n", "test", tag_test(text, tag), "name",
               field->name);
     gen_indent(out);
     if (is_run(field)) {
@@ -736,8 +763,8 @@ static void write_chain_other(struct decoder_text *text, const struct gen_field 
     struct gen_printer *out = text->out;
     uint32_t tag = other_tag(field);
 
-    gen_print(out, "if ($test$) { /* $name$, $form$ */\n", "test", tag_test(out->memory, tag),
-              "name", field->name, "form", field->packed ? "not packed" : "packed");
+    gen_print(out, "if ($test$) { /* $name$, $form$ */\n", "test", tag_test(text, tag), "name",
+              field->name, "form", field->packed ? "not packed" : "packed");
     gen_indent(out);
     write_step(text, tag);
     write_numbers(text, field, tag);
@@ -751,7 +778,8 @@ static void write_chain(struct decoder_text *text)
     struct gen_printer *out = text->out;
     const struct gen_message *message = text->message;
 
-    gen_write(out, "for (;;) {\n");
+    gen_write(out, "uint8_t tag = *p;\n"
+                   "for (;;) {\n");
     gen_indent(out);
     if (message->n_fields > 0)
         gen_write(out, "const uint8_t *const pass = p;\n");
@@ -765,13 +793,16 @@ static void write_chain(struct decoder_text *text)
         if (other_tag(message->by_number[i]))
             write_chain_other(text, message->by_number[i]);
     }
+    /* The tag goes back for as long as it is read, and out again: text may end before it. */
     gen_print(out,
+              "uint8_t *const record = p;\n"
+              "*record = tag;\n"
               "p = pk_decode_other(decoder, &message->$base$, p, end);\n"
               "if (!p)\n"
-              "    return false;\n",
+              "    return false;\n"
+              "*record = 0;\n"
+              "tag = *p;\n",
               "base", message->c_base);
-    if (text->nul)
-        gen_write(out, "*nul = 0;\n");
     gen_outdent(out);
     gen_write(out, "}\n");
 }
@@ -865,6 +896,27 @@ static bool is_wide(const struct gen_message *message)
             message->by_number[message->n_fields - 1]->number > CHAIN_NUMBER_MAX);
 }
 
+/*
+ * A few numbers and nothing else: such a message is decoded in its parent, since saving registers
+ * would cost as much as reading it.
+ */
+static bool is_small(const struct gen_message *message)
+{
+    for (size_t i = 0; i < message->n_fields; i++) {
+        const struct gen_field *field = message->fields[i];
+
+        if (field->presence == GEN_REPEATED || field->message || field->type == GEN_STRING ||
+            field->type == GEN_BYTES)
+            return false;
+    }
+    return message->n_fields <= 4;
+}
+
+static const char *linkage(const struct gen_message *message)
+{
+    return is_small(message) ? "PK_INLINE" : "static";
+}
+
 static void write_decode(struct gen_run *run, struct gen_printer *out,
                          const struct gen_message *message)
 {
@@ -872,7 +924,7 @@ static void write_decode(struct gen_run *run, struct gen_printer *out,
         .run = run,
         .out = out,
         .message = message,
-        .nul = gen_message_reaches_text(run->memory, message),
+        .nul = is_wide(message) && gen_message_reaches_text(run->memory, message),
         .wide = is_wide(message),
     };
 
@@ -880,8 +932,10 @@ static void write_decode(struct gen_run *run, struct gen_printer *out,
         text.required += message->fields[i]->presence == GEN_REQUIRED;
     gen_set(out, "type", message->c_type);
     gen_set(out, "lower", message->c_lower);
-    gen_print(out, "static bool decode_$lower$(pk_decoder *decoder, $type$ *message, uint8_t *p,\n"
-                   "                     uint8_t *end)\n{\n");
+    gen_print(out,
+              "$linkage$ bool decode_$lower$(pk_decoder *decoder, $type$ *message, uint8_t *p,\n"
+              "                     uint8_t *end)\n{\n",
+              "linkage", linkage(message));
     gen_indent(out);
     gen_write(out, "const uint8_t behind = pk_decode_close(end);\n");
     if (text.nul)
@@ -1042,9 +1096,11 @@ void gen_emit_slab_source(struct gen_run *run, const struct gen_file *file, stru
         write_start(out, closure.messages[i]);
     for (size_t i = 0; i < closure.count; i++)
         gen_print(out,
-                  "static bool decode_$lower$(pk_decoder *decoder, $type$ *message, uint8_t *p,\n"
+                  "$linkage$ bool decode_$lower$(pk_decoder *decoder, $type$ *message, "
+                  "uint8_t *p,\n"
                   "                     uint8_t *end);\n",
-                  "lower", closure.messages[i]->c_lower, "type", closure.messages[i]->c_type);
+                  "lower", closure.messages[i]->c_lower, "type", closure.messages[i]->c_type,
+                  "linkage", linkage(closure.messages[i]));
     gen_write(out, "\n");
     for (size_t i = 0; i < closure.count; i++)
         write_decode(run, out, closure.messages[i]);

@@ -380,7 +380,7 @@ static size_t element_size_of(pk_number kind)
     return sizeof(protobuf_c_boolean);
 }
 
-static void store_element(pk_number kind, uint8_t *place, uint64_t value)
+PK_INLINE void store_element(pk_number kind, uint8_t *place, uint64_t value)
 {
     uint32_t narrow = (uint32_t) value;
     switch (kind) {
@@ -424,6 +424,22 @@ static size_t count_varints(const uint8_t *p, const uint8_t *end)
     return count;
 }
 
+/* `count` varints that are known to be there, into an array with room for them; where they end. */
+PK_INLINE uint8_t *read_varints(pk_decoder *decoder, uint8_t *p, pk_number kind, size_t size,
+                                uint8_t *next, size_t count)
+{
+    for (uint8_t *full = next + count * size; next != full; next += size) {
+        pk_varint varint = pk_read_varint(p);
+        if (PK_UNLIKELY(!varint.next)) {
+            pk_decoder_bad_varint(decoder);
+            return NULL;
+        }
+        store_element(kind, next, varint.value);
+        p = varint.next;
+    }
+    return p;
+}
+
 static uint8_t *decode_packed_varints(pk_decoder *decoder, uint8_t *p, uint8_t *end, pk_number kind,
                                       void **elements, size_t *count)
 {
@@ -434,16 +450,15 @@ static uint8_t *decode_packed_varints(pk_decoder *decoder, uint8_t *p, uint8_t *
         return p == end ? p : truncated(decoder);
     if (!array_room(decoder, &array, elements, *count, more, size))
         return NULL;
-    for (size_t i = 0; i < more; i++) {
-        pk_varint varint = pk_read_varint(p);
-        if (!varint.next) {
-            pk_decoder_bad_varint(decoder);
-            return NULL;
-        }
-        store_element(kind, array.next, varint.value);
-        array.next += size;
-        p = varint.next;
-    }
+    /* The usual kinds have loops of their own. */
+    if (kind == PK_NUMBER_INT64)
+        p = read_varints(decoder, p, PK_NUMBER_INT64, 8, array.next, more);
+    else if (kind == PK_NUMBER_INT32 || kind == PK_NUMBER_UINT32)
+        p = read_varints(decoder, p, PK_NUMBER_UINT32, 4, array.next, more);
+    else
+        p = read_varints(decoder, p, kind, size, array.next, more);
+    if (!p)
+        return NULL;
     /* The last byte must be the last varint's last. */
     if (p != end)
         return truncated(decoder);

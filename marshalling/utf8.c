@@ -3,13 +3,14 @@
 
 #include <pekoe/generated_wire.h>
 
-/* Length of the plain ASCII (1 to 127) that the text begins with, in whole steps. */
+/* Bytes of plain ASCII (1 to 127) that the text begins with, found in steps of 16 and 8. */
 static size_t plain_prefix(const uint8_t *text, size_t length)
 {
     size_t i = 0;
 #if PK_SSE2
     for (; length - i >= 16; i += 16) {
-        if (!pk_text_is_plain16(text + i, 16))
+        __m128i bytes = _mm_loadu_si128((const __m128i *) (const void *) (text + i));
+        if (_mm_movemask_epi8(_mm_cmpgt_epi8(bytes, _mm_setzero_si128())) != 0xffff)
             return i;
     }
 #endif

@@ -1,6 +1,6 @@
 /*
  * Whether bytes are UTF-8 that a C string can hold. Called for strings that are not plainly ASCII
- * and short; see pk_text_is_plain16.
+ * and short; see pk_text_is_plain.
  */
 #ifndef PEKOE_MARSHALLING_UTF8_H
 #define PEKOE_MARSHALLING_UTF8_H

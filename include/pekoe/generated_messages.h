@@ -12,8 +12,8 @@
  *   is through.
  * - *end is 0 while a message is being read. No tag has a first byte of 0, so a comparison with a
  *   tag never succeeds at the end.
- * - Text stays where it is. Its NUL goes where the next record's tag stands, once that has been
- *   read: that place is called `nul`. Writing the same NUL again does no harm.
+ * - `tag` is the first byte of the record at `p`. Text stays where it is: behind one, that byte is
+ *   taken out of the buffer and a NUL is left in its place.
  */
 #ifndef PEKOE_GENERATED_MESSAGES_H
 #define PEKOE_GENERATED_MESSAGES_H
@@ -171,12 +171,25 @@ PK_API __attribute__((cold)) void pk_decoder_truncated(pk_decoder *decoder);
 PK_API __attribute__((cold)) void pk_decoder_bad_varint(pk_decoder *decoder);
 PK_API __attribute__((cold)) void pk_decoder_too_deep(pk_decoder *decoder);
 
+/*
+ * Whether `length` bytes from `p` on pass `end`; `p` itself may have passed it. Lengths are below
+ * 2^31 or sizes of objects, so that the sum cannot wrap where addresses have 64 bits.
+ */
+PK_INLINE bool pk_passes(const uint8_t *p, size_t length, const uint8_t *end)
+{
+#if UINTPTR_MAX > 0xffffffffu
+    return (uintptr_t) p + length > (uintptr_t) end;
+#else
+    return p > end || length > (size_t) (end - p);
+#endif
+}
+
 /* Memory for one object, aligned to 16, contents undefined, into *ret_piece. */
 PK_INLINE bool pk_decoder_take(pk_decoder *decoder, size_t size, void **ret_piece)
 {
     size_t rounded = (size + 15) & ~(size_t) 15;
     uint8_t *piece = decoder->at;
-    if (PK_UNLIKELY((size_t) (decoder->limit - piece) < rounded)) {
+    if (PK_UNLIKELY(pk_passes(piece, rounded, decoder->limit))) {
         *ret_piece = pk_decoder_grow(decoder, size);
         return *ret_piece != NULL;
     }
@@ -218,6 +231,14 @@ PK_INLINE uint8_t pk_decode_close(uint8_t *end)
 PK_INLINE void pk_decode_open(uint8_t *end, uint8_t byte)
 {
     *end = byte;
+}
+
+/* Behind text: takes out the first byte of the next record, or the 0 at the end. */
+PK_INLINE uint8_t pk_decode_end_text(uint8_t *p)
+{
+    uint8_t tag = *p;
+    *p = 0;
+    return tag;
 }
 
 /* One level down; false at the limit of depth. Come back with pk_decode_leave. */
@@ -269,8 +290,7 @@ PK_INLINE bool pk_decode_length(pk_decoder *decoder, uint8_t **place, uint8_t *e
             p = varint.next;
         }
     }
-    /* Signed: p may be past the end. */
-    if (PK_UNLIKELY((ptrdiff_t) value > end - p)) {
+    if (PK_UNLIKELY(pk_passes(p, (size_t) value, end))) {
         pk_decoder_truncated(decoder);
         return false;
     }
@@ -286,14 +306,14 @@ PK_API bool pk_decode_check_nul(pk_decoder *decoder, const uint8_t *text, size_t
 /* The same for a string that is kept as bytes, which may hold a NUL. */
 PK_API bool pk_decode_check_binary(pk_decoder *decoder, const uint8_t *text, size_t length);
 
-/* A string that must be UTF-8 (proto3). The NUL is the caller's: see `nul`. */
+/* A string that must be UTF-8 (proto3). The NUL is the caller's. */
 PK_INLINE bool pk_decode_utf8(pk_decoder *decoder, uint8_t **place, uint8_t *end, char **text)
 {
     size_t length;
     if (!pk_decode_length(decoder, place, end, &length))
         return false;
     uint8_t *bytes = *place;
-    if (PK_UNLIKELY(length > 16 || !pk_text_is_plain16(bytes, length)) &&
+    if (PK_UNLIKELY(!pk_text_is_plain(bytes, length)) &&
         !pk_decode_check_utf8(decoder, bytes, length))
         return false;
     *text = (char *) bytes;
@@ -308,7 +328,7 @@ PK_INLINE bool pk_decode_text(pk_decoder *decoder, uint8_t **place, uint8_t *end
     if (!pk_decode_length(decoder, place, end, &length))
         return false;
     uint8_t *bytes = *place;
-    if (PK_UNLIKELY(length > 16 || !pk_text_has_no_nul16(bytes, length)) &&
+    if (PK_UNLIKELY(!pk_text_has_no_nul(bytes, length)) &&
         !pk_decode_check_nul(decoder, bytes, length))
         return false;
     *text = (char *) bytes;

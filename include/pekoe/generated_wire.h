@@ -180,10 +180,9 @@ PK_OUT_OF_LINE pk_varint pk_read_varint_long(uint8_t *p)
     if (PK_LIKELY(stops != 0)) {
         /* Keep the bytes up to the one without a continuation bit, then close the gaps. */
         word &= stops ^ (stops - 1);
-        word &= UINT64_C(0x7f7f7f7f7f7f7f7f);
         word = (word & UINT64_C(0x007f007f007f007f)) | (word & UINT64_C(0x7f007f007f007f00)) >> 1;
         word = (word & UINT64_C(0x00003fff00003fff)) | (word & UINT64_C(0x3fff00003fff0000)) >> 2;
-        result.value = (word & UINT64_C(0x0fffffff)) | (word & UINT64_C(0x0fffffff00000000)) >> 4;
+        result.value = (uint32_t) word | (word >> 32) << 28;
         result.next = p + ((unsigned) __builtin_ctzll(stops) / 8 + 1);
         return result;
     }
@@ -236,18 +235,39 @@ PK_INLINE uint8_t *pk_write_varint_before(uint8_t *at, uint64_t value)
 
 /* ---- Text --------------------------------------------------------------------------------- */
 
+#if PK_SSE2
+/* How many of the 16 bytes, from the first one on, are between 1 and 127 (are not 0). */
+PK_INLINE size_t pk_count_plain16(const uint8_t *text)
+{
+    __m128i bytes = _mm_loadu_si128((const __m128i *) (const void *) text);
+    __m128i good = _mm_cmpgt_epi8(bytes, _mm_setzero_si128());
+    /* movemask sets 16 bits, so a 1 is always found. */
+    return (size_t) __builtin_ctz(~(unsigned) _mm_movemask_epi8(good));
+}
+
+PK_INLINE size_t pk_count_not_nul16(const uint8_t *text)
+{
+    __m128i bytes = _mm_loadu_si128((const __m128i *) (const void *) text);
+    __m128i nul = _mm_cmpeq_epi8(bytes, _mm_setzero_si128());
+    return (size_t) __builtin_ctz((unsigned) _mm_movemask_epi8(nul) | 0x10000);
+}
+#endif
+
 /*
- * Whether the first `length` bytes, 16 at most, are all between 1 and 127; false says nothing about
- * them. Reads 16 bytes whatever the length is.
+ * Whether the first `length` bytes are all between 1 and 127. False says nothing about them: it is
+ * also the answer for what is too long to be looked at here. Reads up to 32 bytes whatever the
+ * length is.
  */
-PK_INLINE bool pk_text_is_plain16(const uint8_t *text, size_t length)
+PK_INLINE bool pk_text_is_plain(const uint8_t *text, size_t length)
 {
 #if PK_SSE2
-    __m128i bytes = _mm_loadu_si128((const __m128i *) (const void *) text);
-    unsigned good = (unsigned) _mm_movemask_epi8(_mm_cmpgt_epi8(bytes, _mm_setzero_si128()));
-    /* A shift by 64 does not happen: length 0 shifts by none and may say false. */
-    return (uint64_t) ~good << ((0 - length) & 63) == 0;
+    if (PK_LIKELY(pk_count_plain16(text) >= length))
+        return true;
+    return length - 16 <= 16 && pk_count_plain16(text) == 16 &&
+           pk_count_plain16(text + 16) >= length - 16;
 #else
+    if (length > 32)
+        return false;
     for (size_t i = 0; i < length; i++) {
         if ((uint8_t) (text[i] - 1) >= 0x7f)
             return false;
@@ -256,14 +276,17 @@ PK_INLINE bool pk_text_is_plain16(const uint8_t *text, size_t length)
 #endif
 }
 
-/* The same for a text that may hold any byte but NUL. */
-PK_INLINE bool pk_text_has_no_nul16(const uint8_t *text, size_t length)
+/* The same for bytes that may be anything but 0. */
+PK_INLINE bool pk_text_has_no_nul(const uint8_t *text, size_t length)
 {
 #if PK_SSE2
-    __m128i bytes = _mm_loadu_si128((const __m128i *) (const void *) text);
-    unsigned bad = (unsigned) _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_setzero_si128()));
-    return (uint64_t) bad << ((0 - length) & 63) == 0;
+    if (PK_LIKELY(pk_count_not_nul16(text) >= length))
+        return true;
+    return length - 16 <= 16 && pk_count_not_nul16(text) == 16 &&
+           pk_count_not_nul16(text + 16) >= length - 16;
 #else
+    if (length > 32)
+        return false;
     for (size_t i = 0; i < length; i++) {
         if (text[i] == 0)
             return false;

@@ -1,0 +1,32 @@
+/*
+ * The payloads of SlabBenchmark: 64 different messages of one shape, packed, in turn. With fewer
+ * the branch predictor learns them by heart.
+ */
+#ifndef PEKOE_BENCH_SLAB_PAYLOADS_H
+#define PEKOE_BENCH_SLAB_PAYLOADS_H
+
+#include <pekoe/message.h>
+
+#include "core/arena.h"
+
+#define PK_BENCH_PAYLOADS 64
+
+struct pk_bench_payloads {
+    const pk_message_type *type;
+    pk_memory memory;
+    pk_arena arena; /* holds the messages */
+    void *messages[PK_BENCH_PAYLOADS];
+    uint8_t *bytes[PK_BENCH_PAYLOADS]; /* each with room for padding behind it */
+    size_t lengths[PK_BENCH_PAYLOADS];
+    size_t largest;
+};
+
+/*
+ * `shape` is "batch-8", "order-32", "write-128" or "hello": a message and its number of elements.
+ * `dense`: each optional member is there; else each with a probability between 0.3 and 0.9.
+ * False where there is no such shape or memory ran out.
+ */
+bool pk_bench_payloads_init(struct pk_bench_payloads *payloads, const char *shape, bool dense);
+void pk_bench_payloads_done(struct pk_bench_payloads *payloads);
+
+#endif
