@@ -310,7 +310,7 @@ bool pk_bench_count_instructions(const pk_bench_command *command, size_t number,
     static char valgrind[] = "valgrind";
     static char tool[] = "--tool=callgrind";
     static char at_start[] = "--collect-atstart=no";
-    static char toggle[] = "--toggle-collect=pk_bench_counted_region";
+    static char toggle[] = "--toggle-collect=pk_bench_counted_region*";
     char *first[] = {valgrind, tool, at_start, toggle, out_option, self};
     char **argv = arguments(command, first, sizeof first / sizeof first[0], task);
     int status = -1;

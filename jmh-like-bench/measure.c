@@ -18,7 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH_ENOUGH 50000u     /* nanoseconds */
+#define BATCH_ENOUGH 50000u            /* nanoseconds */
+#define BATCH_MOST (UINT64_C(1) << 40) /* invocations: more in so short a time are none */
 #define BATCH_TOO_LONG 2000000u /* nanoseconds: the end of an iteration should not be overrun */
 
 /* What the threads of a trial share. */
@@ -147,7 +148,7 @@ static void run_untimed(struct worker *worker, uint64_t invocations)
 static void calibrate(struct worker *worker, const pk_bench_phase *phase)
 {
     worker->batch = phase->batch;
-    for (int i = 0; i < 40; i++) {
+    while (worker->batch < BATCH_MOST) {
         uint64_t start = pk_bench_now();
         run_untimed(worker, worker->batch);
         if (pk_bench_now() - start >= BATCH_ENOUGH / 2)
@@ -172,7 +173,7 @@ static void run_for_time(struct worker *worker, const pk_bench_phase *phase)
         benchmark->run(worker->state, batch);
         invocations += batch;
         uint64_t now = pk_bench_now();
-        if (now - last < BATCH_ENOUGH)
+        if (now - last < BATCH_ENOUGH && batch < BATCH_MOST)
             batch *= 2;
         else if (now - last > BATCH_TOO_LONG && batch >= 2 * least)
             batch = batch / 2 - batch / 2 % least;

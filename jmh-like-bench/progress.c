@@ -157,13 +157,41 @@ static void show_metric(FILE *out, const pk_bench_metric *metric)
     free(text);
 }
 
+/* A round width (1, 2 or 5 times a power of ten) of which at most a dozen cover the range. */
+static double bin_width(double range)
+{
+    static const double steps[] = {1, 2, 5};
+    double power = pow(10, floor(log10(range / 12)));
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
+        if (range / (power * steps[i]) <= 12)
+            return power * steps[i];
+    return power * 10;
+}
+
+static void show_histogram(FILE *out, const pk_bench_metric *metric, double min, double max)
+{
+    double width = max > min ? bin_width(max - min) : 1;
+    double low = floor(min / width) * width;
+    fprintf(out, "\n  Histogram, %s:\n", metric->unit);
+    for (double from = low; from <= max; from += width) {
+        uint64_t count = 0;
+        for (size_t i = 0; i < metric->count; i++)
+            for (size_t j = 0; j < metric->scores[i].point_count; j++) {
+                const pk_bench_point *point = &metric->scores[i].points[j];
+                count += point->value >= from && point->value < from + width ? point->count : 0;
+            }
+        fprintf(out, "    [%8.3f, %8.3f) = %" PRIu64 "\n", from, from + width, count);
+    }
+}
+
 static void show_samples(FILE *out, const pk_bench_metric *metric)
 {
     static const double ranks[] = {0, 50, 90, 95, 99, 99.9, 99.99, 99.999, 99.9999, 100};
     pk_bench_metric_summary summary = pk_bench_metric_summarize(metric);
     char *mean = pk_bench_format_metric(&summary, metric->unit);
-    fprintf(out, "  N = %" PRIu64 "\n  mean = %s\n\n  Percentiles, %s:\n", summary.count, mean,
-            metric->unit);
+    fprintf(out, "  N = %" PRIu64 "\n  mean = %s\n", summary.count, mean);
+    show_histogram(out, metric, summary.statistics.min, summary.statistics.max);
+    fprintf(out, "\n  Percentiles, %s:\n", metric->unit);
     for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++) {
         char name[24];
         snprintf(name, sizeof name, "p(%.4f)", ranks[i]);

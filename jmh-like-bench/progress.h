@@ -14,7 +14,7 @@ void pk_bench_show_heading(FILE *out, const pk_bench_plan *plan);
 /* "Run progress" and the time that is left, from the share that is done (0 to 1). */
 void pk_bench_show_share(FILE *out, double done, double seconds_left);
 
-/* The two halves of an iteration's line. `fork` is lent to know the unit. */
+/* The two halves of an iteration's line. */
 void pk_bench_show_begin(FILE *out, bool warmup, unsigned number);
 void pk_bench_show_iteration(FILE *out, const pk_bench_plan *plan,
                              const pk_bench_iteration *iteration);

@@ -20,6 +20,9 @@
 
 enum { EXIT_DEFECT = 1, EXIT_REGRESSION = 3 };
 
+/* Nanoseconds. No loop turns this fast on a processor below 6 GHz. */
+#define LEAST_TIME 0.15
+
 /* A run and the trial that it is at. */
 struct run {
     const pk_bench_options *options;
@@ -208,6 +211,11 @@ static bool run_plan(struct run *run, size_t number, const pk_bench_plan *plan)
         run->failures++;
         return false;
     }
+    if (run->nanoseconds < LEAST_TIME)
+        fprintf(run->out,
+                "*** WARNING: an invocation takes %.3f ns, less than a processor's cycle: its work "
+                "was removed, or its loop was joined. ***\n",
+                run->nanoseconds);
     pk_bench_result_derive(&result);
     if (run->options->verbosity != PK_BENCH_SILENT)
         pk_bench_show_result(run->out, &result);
@@ -369,19 +377,11 @@ static void list_profilers(void)
     free(missing);
 }
 
-/* What cannot be had of the profilers asked for: a note, or an error. */
+/* Whether the profilers asked for can be had; starts this program anew where that takes it. */
 static bool check_profilers(struct run *run)
 {
     char library[4096];
-    bool hardware;
     unsigned asked = run->options->profilers;
-    if (asked & PK_BENCH_PROFILE_PERFNORM) {
-        char *missing = pk_bench_missing_events(&hardware);
-        if (*missing)
-            fprintf(run->out, "# perfnorm: not on this machine: %s%s\n", missing,
-                    hardware ? "" : ". There are no hardware counters here at all");
-        free(missing);
-    }
     if ((asked & PK_BENCH_PROFILE_CALLGRIND) && !valgrind_found()) {
         fputs("pekoe-bench: -prof callgrind needs valgrind, which is not installed\n", stderr);
         return false;
@@ -397,6 +397,16 @@ static bool check_profilers(struct run *run)
     return true;
 }
 
+static void note_missing_events(const struct run *run)
+{
+    bool hardware;
+    char *missing = pk_bench_missing_events(&hardware);
+    if (*missing)
+        fprintf(run->out, "# perfnorm: not on this machine: %s%s\n\n", missing,
+                hardware ? "" : ". There are no hardware counters here at all");
+    free(missing);
+}
+
 static void print_preamble(struct run *run)
 {
     pk_bench_text text = {0};
@@ -406,6 +416,8 @@ static void print_preamble(struct run *run)
     pk_bench_text_done(&text);
     if (run->options->gc_asked)
         fputs("# -gc is ignored: there is no collector\n\n", run->out);
+    if (run->options->profilers & PK_BENCH_PROFILE_PERFNORM)
+        note_missing_events(run);
 }
 
 /* Results from a file in the place of a run. */
@@ -431,9 +443,9 @@ static int run_and_conclude(struct run *run, const pk_bench_plans *plans)
         fputs("No matching benchmarks. Miss-spelled regexp?\n", stderr);
         return EXIT_DEFECT;
     }
-    print_preamble(run);
     if (!check_profilers(run))
         return EXIT_DEFECT;
+    print_preamble(run);
     run_plans(run, plans);
     return conclude(run);
 }
