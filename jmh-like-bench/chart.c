@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LABELS 430 /* widths in pixels */
+#define COLUMN 7 /* about the width of a letter; all of these in pixels */
 #define BARS 420
-#define VALUES 250
+#define VALUES 300
 #define ROW 24
 #define TOP 40
 #define LOG_FROM 50.0 /* scores this many times apart are drawn on a logarithmic axis */
@@ -30,7 +30,7 @@ struct bar {
 static const char style[] =
     "<style>text{font:13px system-ui,sans-serif;fill:#222}.h{font-weight:600}.n{fill:#4a78b5}"
     ".b{fill:#3a8f4d}.w{fill:#c0453a}.s{fill:#9a9a9a}.i{stroke:#222;stroke-width:1.5}"
-    ".a{stroke:#888;stroke-width:1;stroke-dasharray:3 3}.bg{fill:#fff}"
+    ".e{font-size:11px;opacity:.7}.a{stroke:#888;stroke-width:1;stroke-dasharray:3 3}.bg{fill:#fff}"
     "@media(prefers-color-scheme:dark){text{fill:#ddd}.i{stroke:#ddd}.bg{fill:#1b1b1b}}</style>\n";
 
 static void put_escaped(pk_bench_text *text, const char *string)
@@ -171,12 +171,13 @@ static struct axis axis_of_gains(const struct bar *bars, size_t count)
     return (struct axis){1 / far, far, true};
 }
 
-static void put_bar(pk_bench_text *text, const struct bar *bar, const struct axis *axis,
+/* The bar, with its label to the left of x `left` and its value behind the axis. */
+static void put_bar(pk_bench_text *text, const struct bar *bar, const struct axis *axis, int left,
                     double from, double y)
 {
-    double start = LABELS + BARS * from;
-    double end = LABELS + BARS * place(axis, bar->at);
-    pk_bench_text_print(text, "<text x=\"%d\" y=\"%.0f\" text-anchor=\"end\">", LABELS - 10,
+    double start = left + BARS * from;
+    double end = left + BARS * place(axis, bar->at);
+    pk_bench_text_print(text, "<text x=\"%d\" y=\"%.0f\" text-anchor=\"end\">", left - 10,
                         y + ROW - 9);
     put_escaped(text, bar->label);
     pk_bench_text_print(text,
@@ -186,21 +187,42 @@ static void put_bar(pk_bench_text *text, const struct bar *bar, const struct axi
     if (!isnan(bar->low))
         pk_bench_text_print(text,
                             "<line class=\"i\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.0f\" y2=\"%.0f\"/>",
-                            LABELS + BARS * place(axis, bar->low),
-                            LABELS + BARS * place(axis, bar->high), y + ROW / 2.0, y + ROW / 2.0);
-    pk_bench_text_print(text, "<text x=\"%d\" y=\"%.0f\">", LABELS + BARS + 8, y + ROW - 9);
+                            left + BARS * place(axis, bar->low),
+                            left + BARS * place(axis, bar->high), y + ROW / 2.0, y + ROW / 2.0);
+    pk_bench_text_print(text, "<text x=\"%d\" y=\"%.0f\">", left + BARS + 8, y + ROW - 9);
     put_escaped(text, bar->value);
     pk_bench_text_put(text, "</text>\n");
+}
+
+/* What the two ends of the axis stand for. */
+static void put_ends(pk_bench_text *text, const struct axis *axis, int left, double y)
+{
+    pk_bench_text_print(text, "<text class=\"e\" x=\"%d\" y=\"%.0f\">%.4g</text>", left, y,
+                        axis->low);
+    pk_bench_text_print(text,
+                        "<text class=\"e\" x=\"%d\" y=\"%.0f\" text-anchor=\"end\">%.4g</text>\n",
+                        left + BARS, y, axis->high);
+}
+
+static int label_width(const struct bar *bars, size_t count)
+{
+    int columns = 20;
+    for (size_t i = 0; i < count; i++)
+        if (!bars[i].heading && pk_bench_text_columns(bars[i].label) > columns)
+            columns = pk_bench_text_columns(bars[i].label);
+    return columns * COLUMN + 20;
 }
 
 static void put_svg(pk_bench_text *text, const struct bar *bars, size_t count, bool comparison)
 {
     double height = TOP + ROW * (double) count + 10;
+    int left = label_width(bars, count);
+    int width = left + BARS + VALUES;
     struct axis axis = axis_of_gains(bars, comparison ? count : 0);
     pk_bench_text_print(text,
                         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" "
                         "viewBox=\"0 0 %d %.0f\">\n",
-                        LABELS + BARS + VALUES, height, LABELS + BARS + VALUES, height);
+                        width, height, width, height);
     pk_bench_text_put(text, style);
     pk_bench_text_put(text, "<rect class=\"bg\" width=\"100%\" height=\"100%\"/>\n");
     pk_bench_text_print(text, "<text class=\"h\" x=\"10\" y=\"24\">%s</text>\n",
@@ -211,17 +233,20 @@ static void put_svg(pk_bench_text *text, const struct bar *bars, size_t count, b
         double y = TOP + ROW * (double) i;
         if (bars[i].heading) {
             axis = axis_of(bars, count, bars[i].unit);
-            pk_bench_text_print(text, "<text class=\"h\" x=\"%d\" y=\"%.0f\">", LABELS,
+            put_ends(text, &axis, left, y + ROW - 6);
+            pk_bench_text_print(text, "<text class=\"h\" x=\"%d\" y=\"%.0f\">", left + BARS + 8,
                                 y + ROW - 8);
             put_escaped(text, bars[i].label);
             pk_bench_text_print(text, "%s</text>\n", axis.logarithmic ? ", logarithmic axis" : "");
         } else {
-            put_bar(text, &bars[i], &axis, comparison ? 0.5 : 0, y);
+            put_bar(text, &bars[i], &axis, left, comparison ? 0.5 : 0, y);
         }
     }
-    if (comparison)
+    if (comparison) {
+        put_ends(text, &axis, left, TOP - 6);
         pk_bench_text_print(text, "<line class=\"a\" x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%.0f\"/>\n",
-                            LABELS + BARS / 2, LABELS + BARS / 2, TOP, height - 10);
+                            left + BARS / 2, left + BARS / 2, TOP, height - 10);
+    }
     pk_bench_text_put(text, "</svg>\n");
 }
 

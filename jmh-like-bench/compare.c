@@ -105,9 +105,10 @@ static pk_bench_compared compare_metric(const pk_bench_metric *before, const pk_
         compared.verdict = PK_BENCH_TOO_FEW;
         return compared;
     }
-    double spread = compared.gain * hypot(old.error / old.mean, new.error / new.mean);
-    compared.gain_low = compared.gain - spread;
-    compared.gain_high = compared.gain + spread;
+    /* Of the gain's logarithm, so that a gain and its inverse are as uncertain as each other. */
+    double spread = exp(hypot(old.error / old.mean, new.error / new.mean));
+    compared.gain_low = compared.gain / spread;
+    compared.gain_high = compared.gain * spread;
     compared.p = pk_bench_welch_test(&old, &new).p;
     pk_bench_summary old_forks = scaled(of_forks(before), factor);
     pk_bench_summary new_forks = of_forks(after);
