@@ -51,6 +51,7 @@ class Demo:
         self.check('SayHello ""', call(''), 'INVALID_ARGUMENT: name is empty')
         self.check('a method that is not there',
                    call('x', path='/helloworld.Greeter/Nothing').split(':')[0], 'UNIMPLEMENTED')
+        self.streams(channel, HelloRequest, HelloReply)
         names = [str(i) for i in range(1000)]
         method = channel.unary_unary(PATH, HelloRequest.SerializeToString, HelloReply.FromString)
         calls = [method.future(HelloRequest(name=name), timeout=30) for name in names]
@@ -58,6 +59,22 @@ class Demo:
         self.check('1000 calls at once on one connection', f'{right} right answers',
                    '1000 right answers')
         channel.close()
+
+    def streams(self, channel, request_type, reply_type):
+        """One call of each streaming kind."""
+        coded = (request_type.SerializeToString, reply_type.FromString)
+        names = [request_type(name=name) for name in ('Anna', 'Bo', 'Cem')]
+        service = '/helloworld.Greeter/'
+        talk = channel.stream_unary(service + 'ItKeepsTalking', *coded)
+        self.check('ItKeepsTalking "Anna" "Bo" "Cem"', talk(iter(names), timeout=10).message,
+                   'Hello, Anna, Bo, Cem')
+        replies = channel.unary_stream(service + 'ItKeepsReplying', *coded)
+        got = [reply.message for reply in replies(request_type(name='Bo'), timeout=10)]
+        self.check('ItKeepsReplying "Bo"', ' | '.join(got), 'Hello, B | Hello, o')
+        chat = channel.stream_stream(service + 'StreamHellos', *coded)
+        got = [reply.message for reply in chat(iter(names), timeout=10)]
+        self.check('StreamHellos "Anna" "Bo" "Cem"', ' | '.join(got),
+                   'Hello, Anna | Hello, Bo | Hello, Cem')
 
     def request_file(self, folder, name):
         """A file with the bytes of one request: prefix, then the message."""
