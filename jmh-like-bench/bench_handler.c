@@ -41,7 +41,8 @@ static void *setup(pk_bench_context *context, const char *path, unsigned message
 {
     struct state *state = calloc(1, sizeof *state);
     if (!state || pk_loop_new(&state->loop, NULL) < 0 ||
-        pk_router_new(&state->router, state->loop, PK_ROUTER_OPTS(.grpc_web = true, .compress_all = true)) < 0 ||
+        pk_router_new(&state->router, state->loop,
+                      PK_ROUTER_OPTS(.grpc_web = true, .compress_all = true)) < 0 ||
         helloworld_greeter_route(state->router, &greeter, NULL) < 0) {
         pk_bench_fail(context, "the router cannot be made");
         return NULL;
