@@ -336,14 +336,6 @@ static void end_turn_and_arm(pk_loop *loop)
     arm(loop);
 }
 
-static void on_prepare(struct ev_loop *ev, ev_prepare *watcher, int events)
-{
-    pk_loop *loop = watcher->data;
-    uint64_t entered = callback_entered();
-    end_turn_and_arm(loop);
-    callback_left(loop, entered);
-}
-
 static void on_ev_timer(struct ev_loop *ev, ev_timer *watcher, int events)
 {
     pk_loop *loop = watcher->data;
@@ -446,6 +438,16 @@ static void run_posts(pk_loop *loop)
             loop->taken_last = &loop->taken_posts;
         post->run(post);
     }
+}
+
+static void on_prepare(struct ev_loop *ev, ev_prepare *watcher, int events)
+{
+    pk_loop *loop = watcher->data;
+    uint64_t entered = callback_entered();
+    if (loop->taken_posts)
+        run_posts(loop); /* one of them runs the loop, and may wait for those behind it */
+    end_turn_and_arm(loop);
+    callback_left(loop, entered);
 }
 
 static void on_ev_async(struct ev_loop *ev, ev_async *watcher, int events)
