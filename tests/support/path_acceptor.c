@@ -235,6 +235,10 @@ static void accept(void *self, pk_exchange *exchange, const pk_head *request, bo
             call->kind = kinds[i].kind;
             call->number = strtoul(end, &end, 10);
             call->size = *end == '/' ? strtoul(end + 1, NULL, 10) : 0;
+            if (acceptor->bounded) {
+                call->number %= 1000;
+                call->size %= 1000;
+            }
             break;
         }
     }
