@@ -119,9 +119,9 @@ static pk_http2_stream *new_stream(pk_http2_session *session, int32_t id)
 
 static void **holders_of(pk_http2_stream *stream, const pk_http2_fields *fields)
 {
-    return fields->storage == stream->fields_inline
-               ? stream->holders_inline
-               : (void **) (fields->storage + fields->capacity);
+    if (fields->storage == stream->fields_inline)
+        return stream->holders_inline;
+    return fields->storage ? (void **) (fields->storage + fields->capacity) : NULL;
 }
 
 static size_t storage_size(size_t capacity)
