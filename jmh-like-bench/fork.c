@@ -269,22 +269,25 @@ static double read_total(const char *path)
     return total;
 }
 
-/* The first line of the file that says what went wrong, to be freed. */
+/* What a log of the counting process says went wrong: our own record, else valgrind's first. */
 static char *read_complaint(const char *path, int status)
 {
-    char line[512] = "";
+    char line[512];
+    char found[512] = "no result";
     pk_bench_text text = {0};
     FILE *file = fopen(path, "r");
-    while (file && fgets(line, sizeof line, file))
-        if (strncmp(line, "F ", 2) == 0)
-            break;
+    while (file && fgets(line, sizeof line, file)) {
+        const char *valgrind = strstr(line, "Valgrind: ");
+        line[strcspn(line, "\n")] = '\0';
+        if (strncmp(line, "F ", 2) == 0 || (valgrind && strcmp(found, "no result") == 0))
+            snprintf(found, sizeof found, "%s", valgrind ? valgrind : line + 2);
+    }
     if (file)
         fclose(file);
-    line[strcspn(line, "\n")] = '\0';
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
         pk_bench_text_put(&text, "valgrind cannot be started");
     else
-        pk_bench_text_print(&text, "callgrind: %s", strncmp(line, "F ", 2) == 0 ? line + 2 : line);
+        pk_bench_text_print(&text, "callgrind: %s", found);
     return pk_bench_text_take(&text);
 }
 
