@@ -44,7 +44,7 @@ INSTALLED = [str(path.relative_to(root)) for root in (GRPC_PROTO, GOOGLE)
              and not re.search(r'service_config|meshca', str(path))]
 OURS = ['Bar/Foo.proto', 'optional3.proto', 'groups.proto', 'hard_defaults.proto',
         'names_fields.proto', 'names_services.proto', 'no_generate.proto', 'slab_options.proto']
-# proto (and parameters) -> what the error says, in this order.
+# proto or protos (and parameters) -> what the error says, in this order.
 REFUSED = {
     'refused/nested.proto':
         [r'^refused/nested\.proto:3:15: .*"Foo\.Bar_Blubb".*"Foo_Bar\.Blubb" \(refused/nested\.proto:2:19\)'],
@@ -71,6 +71,8 @@ REFUSED = {
     # With messages=none the struct is protoc-gen-c's, and that one does not compile.
     'refused/no_messages.proto messages=none':
         [r'^refused/no_messages\.proto:5:3: .*"p\.M\.n_items".*the count of field "p\.M\.items"'],
+    'foo-bar.proto,foo-bar.protodevel':
+        [r'^foo-bar\.protodevel: "foo-bar\.protodevel" and "foo-bar\.proto" would both write '],
     'lite.proto colour=red': [r'^unknown parameter "colour"; there are: .*messages=all\|none'],
     'lite.proto messages=some': [r'^parameter messages=some: expected messages=all\|none'],
 }
@@ -246,7 +248,7 @@ def check_refused(tap, work):
     for key, patterns in REFUSED.items():
         proto, _, parameters = key.partition(' ')
         out = work / 'refused'
-        result = generate(out, [proto], parameters)
+        result = generate(out, proto.split(','), parameters)
         lines = [line.removeprefix('--pekoe_out: ') for line in result.stderr.splitlines()
                  if 'warning' not in line]
         problems = [] if result.returncode else ['it was accepted']
@@ -274,12 +276,75 @@ def check_repeatable(tap, work):
     tap.result('the output is the same from run to run', problems)
 
 
+def check_own_copies(tap, work):
+    """A program with its own timestamp.pb-c.[ch] takes the rest from the library."""
+    if not (shutil.which('protoc-gen-c') and (BUILD / 'libpekoe.so').exists()):
+        tap.result('a program may bring its own well-known types', [],
+                   skip='protoc-gen-c or libpekoe.so is missing')
+        return
+    folder = work / 'own'
+    folder.mkdir()
+    result = run('protoc', f'-I{GOOGLE}', f'--c_out={folder}', 'google/protobuf/timestamp.proto')
+    problems = [result.stderr] if result.returncode else []
+    main = folder / 'main.c'
+    main.write_text('''
+#include "google/protobuf/struct.pb-c.h"
+#include "google/protobuf/timestamp.pb-c.h"
+int main(void)
+{
+    Google__Protobuf__Timestamp time = GOOGLE__PROTOBUF__TIMESTAMP__INIT;
+    Google__Protobuf__Struct tree = GOOGLE__PROTOBUF__STRUCT__INIT;
+    time.seconds = 1;
+    return google__protobuf__timestamp__get_packed_size(&time) == 2 &&
+           google__protobuf__struct__get_packed_size(&tree) == 0 ? 0 : 1;
+}
+''')
+    for kind, library in (('shared', ['-L' + str(BUILD), '-lpekoe', f'-Wl,-rpath,{BUILD}']),
+                          ('static', [BUILD / 'libpekoe.a'])):
+        program = folder / kind
+        result = run('gcc', *STRICT, '-o', program, main, *folder.glob('**/*.pb-c.c'),
+                     f'-I{folder}', *INCLUDES, *library, '-lprotobuf-c')
+        if result.returncode == 0:
+            result = run(program)
+        if result.returncode:
+            problems.append(f'{kind}: {result.returncode} {result.stderr}')
+    tap.result('a program may bring its own well-known types', problems)
+
+
 def check_none(tap, work):
+    """messages=none: pekoe's code stands on protoc-gen-c's structs."""
+    protos = ['kinds2.proto', 'kinds3.proto', 'code_size.proto', 'package_register_int.proto']
     out = work / 'none'
-    result = generate(out, ['kinds3.proto'], 'messages=none')
+    result = generate(out, protos, 'messages=none')
     problems = [result.stderr] if result.returncode else []
     problems += [f'wrote {name}' for name in read_tree(out) if '.pb-c.' in name]
     tap.result('messages=none writes no pb-c files', problems)
+    if not shutil.which('protoc-gen-c'):
+        tap.result('messages=none: compiles', [], skip='protoc-gen-c is not installed')
+        return
+    result = run('protoc', *IMPORTS, f'--c_out={out}', *protos)
+    problems = [result.stderr] if result.returncode else []
+    for path in sorted(out.glob('*.pekoe.c')):
+        result = run('gcc', '-std=c11', *STRICT, '-Wno-missing-braces', f'-I{out}', *INCLUDES,
+                     '-fsyntax-only', path)
+        problems += [result.stderr] if result.returncode else []
+    tap.result('messages=none: compiles with protoc-gen-c\'s structs', problems)
+
+
+def check_paths(tap, work):
+    """Whatever the C names are, a path is made of the exact proto names."""
+    paths = {'package_register_int.proto': ['/register.int.Svc/Feed', '/register.int.Svc/Talk'],
+             'Foo.proto': ['/Svc/Method'],
+             'Bar/Foo.proto': ['/bar.Svc/Method'],
+             'names_services.proto': ['/names.services.Words/Default', '/names.services.Taken/Init',
+                                      '/names.services.Own/Serve', '/names.services.int/default'],
+             'kinds2.proto': ['/kinds.two.Greeter/HTTPChat']}
+    out = work / 'paths'
+    problems = [generate(out, list(paths)).stderr]
+    for proto, wanted in paths.items():
+        text = (out / proto.replace('.proto', '.pekoe.c')).read_text()
+        problems += [f'{proto}: {path} is missing' for path in wanted if f'"{path}"' not in text]
+    tap.result('a path keeps the exact proto names', [p for p in problems if p])
 
 
 def main():
@@ -287,8 +352,8 @@ def main():
     os.environ['LC_ALL'] = 'C'
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
-        for check in (check_refused, check_none, check_repeatable, check_together, check_compiles,
-                      check_same):
+        for check in (check_refused, check_none, check_paths, check_repeatable, check_together,
+                      check_own_copies, check_compiles, check_same):
             check(tap, work)
     print(f'1..{tap.count}')
     return 1 if tap.failed else 0
