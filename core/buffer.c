@@ -17,38 +17,62 @@ static void free_buffer(pk_buffer_pool *pool, pk_buffer *buffer)
     pk_memory_put(pool->memory, buffer, sizeof *buffer);
 }
 
+static void free_list(pk_buffer_pool *pool, pk_buffer **list)
+{
+    while (*list) {
+        pk_buffer *buffer = *list;
+        *list = buffer->next;
+        free_buffer(pool, buffer);
+    }
+}
+
 void pk_buffer_pool_done(pk_buffer_pool *pool)
 {
     assert(pool->lent == 0);
-    while (pool->kept) {
-        pk_buffer *buffer = pool->kept;
-        pool->kept = buffer->next;
-        free_buffer(pool, buffer);
-    }
+    free_list(pool, &pool->kept);
+    free_list(pool, &pool->blocks);
     pool->kept_bytes = 0;
 }
 
-pk_buffer *pk_buffer_get(pk_buffer_pool *pool)
+/* The newest of the list, or a new one of `size` bytes. NULL without memory. */
+static pk_buffer *take(pk_buffer_pool *pool, pk_buffer **list, size_t size)
 {
-    pk_buffer *buffer = pool->kept;
+    pk_buffer *buffer = *list;
     if (PK_LIKELY(buffer != NULL)) {
-        pool->kept = buffer->next;
+        *list = buffer->next;
         pool->kept_bytes -= buffer->capacity;
     } else {
         buffer = pk_memory_get(pool->memory, sizeof *buffer);
         if (!buffer)
             return NULL;
-        uint8_t *memory = pk_memory_get(pool->memory, PK_BUFFER_FIRST);
+        uint8_t *memory = pk_memory_get(pool->memory, size);
         if (!memory) {
             pk_memory_put(pool->memory, buffer, sizeof *buffer);
             return NULL;
         }
-        *buffer = (pk_buffer){.memory = memory, .capacity = PK_BUFFER_FIRST, .pool = pool};
+        *buffer = (pk_buffer){.memory = memory, .capacity = size, .pool = pool};
     }
     pool->lent++;
     buffer->next = NULL;
     buffer->references = 1;
-    pk_buffer_rewind_for_prepend(buffer);
+    return buffer;
+}
+
+pk_buffer *pk_buffer_get(pk_buffer_pool *pool)
+{
+    pk_buffer *buffer = take(pool, &pool->kept, PK_BUFFER_FIRST);
+    if (buffer)
+        pk_buffer_rewind_for_prepend(buffer);
+    return buffer;
+}
+
+pk_buffer *pk_buffer_get_block(pk_buffer_pool *pool)
+{
+    pk_buffer *buffer = take(pool, &pool->blocks, PK_BUFFER_BLOCK);
+    if (buffer) {
+        buffer->block = true;
+        pk_buffer_rewind_for_append(buffer, 0);
+    }
     return buffer;
 }
 
@@ -63,9 +87,10 @@ pk_buffer *pk_buffer_unref(pk_buffer *buffer)
         free_buffer(pool, buffer);
         return NULL;
     }
+    pk_buffer **list = buffer->block ? &pool->blocks : &pool->kept;
     pool->kept_bytes += buffer->capacity;
-    buffer->next = pool->kept;
-    pool->kept = buffer;
+    buffer->next = *list;
+    *list = buffer;
     return NULL;
 }
 
@@ -73,14 +98,15 @@ pk_buffer *pk_buffer_unref(pk_buffer *buffer)
  * Larger memory of at least `needed` and `wanted` bytes; the caller moves the contents and frees
  * the old.
  */
-static uint8_t *larger_memory(const pk_buffer *buffer, size_t needed, size_t wanted,
-                              size_t *ret_capacity)
+static uint8_t *larger_memory(pk_buffer *buffer, size_t needed, size_t wanted, size_t *ret_capacity)
 {
     size_t capacity = wanted < needed ? needed : wanted;
     capacity = pk_memory_usable(capacity);
     uint8_t *memory = pk_memory_get(buffer->pool->memory, capacity);
-    if (memory)
+    if (memory) {
         *ret_capacity = capacity;
+        buffer->block = false;
+    }
     return memory;
 }
 

@@ -11,6 +11,7 @@
 #include "core/memory.h"
 
 #define PK_BUFFER_FIRST 512u          /* bytes of a new buffer */
+#define PK_BUFFER_BLOCK 16384u        /* bytes of a block */
 #define PK_BUFFER_KEPT_MAX (8u << 20) /* a larger buffer is freed and never handed out again */
 
 typedef struct pk_buffer_pool pk_buffer_pool;
@@ -23,11 +24,13 @@ typedef struct pk_buffer {
     pk_buffer_pool *pool;   /* owner */
     struct pk_buffer *next; /* in the pool's list, or wherever the holder links it */
     unsigned references;
+    bool block; /* came from pk_buffer_get_block */
 } pk_buffer;
 
 struct pk_buffer_pool {
     pk_memory *memory; /* borrowed: the loop's */
     pk_buffer *kept;   /* empty buffers, newest first */
+    pk_buffer *blocks; /* the same, of PK_BUFFER_BLOCK bytes each */
     size_t kept_bytes; /* their capacity together */
     size_t lent;       /* buffers outside */
 };
@@ -42,6 +45,12 @@ void pk_buffer_pool_done(pk_buffer_pool *pool);
  * nothing: contents go where the first prepend or append puts them. NULL when memory runs out.
  */
 PK_NODISCARD pk_buffer *pk_buffer_get(pk_buffer_pool *pool);
+
+/*
+ * An empty buffer of PK_BUFFER_BLOCK bytes, to be filled front to back: for output that is gathered.
+ * Blocks are kept apart, so that small messages do not use them up. NULL when memory runs out.
+ */
+PK_NODISCARD pk_buffer *pk_buffer_get_block(pk_buffer_pool *pool);
 
 static inline pk_buffer *pk_buffer_ref(pk_buffer *buffer)
 {

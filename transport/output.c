@@ -4,8 +4,6 @@
 #include <assert.h>
 #include <string.h>
 
-#define TAIL_BYTES 16384u /* of a buffer that short runs are copied to */
-
 void pk_output_init(pk_output *output, pk_buffer_pool *pool)
 {
     output->pool = pool;
@@ -73,14 +71,9 @@ static int add_piece(pk_output *output, const uint8_t *bytes, size_t length, pk_
 
 static int new_tail(pk_output *output)
 {
-    pk_buffer *tail = pk_buffer_get(output->pool);
+    pk_buffer *tail = pk_buffer_get_block(output->pool);
     if (!tail)
         return PK_ERR_NOMEM;
-    pk_buffer_rewind_for_append(tail, 0);
-    if (pk_buffer_room_after(tail, TAIL_BYTES) < 0) {
-        pk_buffer_unref(tail);
-        return PK_ERR_NOMEM;
-    }
     pk_buffer_unref(output->tail);
     output->tail = tail;
     return 0;
