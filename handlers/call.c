@@ -142,7 +142,10 @@ void pk_call_answer_status(pk_call *call, const pk_status *status)
     if (!pk_call_is_open(call))
         return;
     const pk_protocol *protocol = call->reply_protocol;
-    pk_outcome outcome = {.status = status, .headers = &call->headers, .trailers = &call->trailers};
+    pk_outcome outcome = {.status = status,
+                          .headers = &call->headers,
+                          .trailers = &call->trailers,
+                          .http_status = call->body.http_status};
     pk_reply reply;
     pk_code code = protocol->reply_status(protocol, &call->encoding, &outcome, &reply);
     send_whole(call, &reply, code, status);
