@@ -111,7 +111,7 @@ int pk_router_add(pk_router *router, const pk_service *service, const void *impl
         const uint8_t *path = (const uint8_t *) method->path;
         uint32_t hash = hash_path(path, method->path_length);
         *place_of(router->routes, router->route_capacity, path, method->path_length, hash) =
-            (struct pk_route){method, hash, impl, self};
+            (struct pk_route){method, hash, 0, impl, self};
         router->route_count++;
     }
     router->services[router->service_count++] = (struct pk_registration){service, impl, self};
@@ -184,8 +184,39 @@ int pk_router_new(pk_router **ret_router, pk_loop *loop, const pk_router_opts *o
     return 0;
 }
 
+/* ---- Compression ---- */
+
+int pk_router_set_compressors(pk_router *router, const pk_compressor *const *compressors,
+                              size_t count)
+{
+    pk_assert_owner(router->loop);
+    pk_compressor_set set;
+    pk_compressor_set_init(&set);
+    for (size_t i = 0; i < count; i++) {
+        int r = pk_compressor_set_add(&set, compressors[i]);
+        if (r < 0)
+            return r;
+    }
+    router->compressors = set;
+    router->encoding.compressors = &router->compressors;
+    pk_marshalling_forget(router->encoding.marshalling, &router->compressors);
+    return 0;
+}
+
+int pk_router_set_compress_min_bytes(pk_router *router, const char *path, size_t min_bytes)
+{
+    pk_assert_owner(router->loop);
+    struct pk_route *route = (struct pk_route *) (uintptr_t) find(
+        router, (pk_slice){(const uint8_t *) path, strlen(path)});
+    if (!route)
+        return PK_ERR_INVALID;
+    route->compress_from = min_bytes < UINT32_MAX - 1 ? (uint32_t) min_bytes + 1 : UINT32_MAX;
+    return 0;
+}
+
 static void release_router(pk_router *router)
 {
+    pk_marshalling_forget(router->encoding.marshalling, &router->compressors);
     pk_memory *memory = &router->loop->memory;
     pk_memory_put(memory, router->routes, router->route_capacity * sizeof *router->routes);
     pk_memory_put(memory, router->services, router->service_capacity * sizeof *router->services);
@@ -334,6 +365,8 @@ static void accept_exchange(void *self, pk_exchange *exchange, const pk_head *he
     call->impl = route->impl;
     call->self = route->self;
     call->path = route->method->path;
+    if (PK_UNLIKELY(route->compress_from != 0))
+        call->encoding.compress_min_bytes = route->compress_from - 1;
     if (PK_UNLIKELY(!call->path)) { /* the fallback takes any path, and raw bytes */
         call->path = pk_call_copy(call, path.bytes, path.length);
         call->encoding.codec = &pk_codec_bytes;

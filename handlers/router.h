@@ -16,6 +16,7 @@
 struct pk_route {
     const pk_method *method; /* NULL: the place in the table is free */
     uint32_t hash;
+    uint32_t compress_from; /* the method's own compress_min_bytes + 1; 0: as the router's */
     const void *impl;
     void *self;
 };
@@ -37,9 +38,10 @@ struct pk_router {
     pk_generic_handler *generic;
     pk_error_handler *error_handler;
     void *error_self;
-    unsigned protocols;   /* PK_PROTOCOLS_* that are switched on */
-    size_t receive_limit; /* bytes of one message */
-    pk_encoding encoding; /* what each call starts with */
+    unsigned protocols;            /* PK_PROTOCOLS_* that are switched on */
+    size_t receive_limit;          /* bytes of one message */
+    pk_encoding encoding;          /* what each call starts with */
+    pk_compressor_set compressors; /* the router's own, where it has been given some */
     size_t open_calls;
     bool freed; /* by its owner; it goes with the last of its calls */
 };

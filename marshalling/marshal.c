@@ -17,6 +17,12 @@ void pk_marshalling_done(pk_marshalling *marshalling)
     pk_compressor_pool_done(&marshalling->compressors);
 }
 
+void pk_marshalling_forget(pk_marshalling *marshalling, const pk_compressor_set *set)
+{
+    if (marshalling->accepted.set == set)
+        marshalling->accepted.set = NULL;
+}
+
 /* ---- Encoding ---- */
 
 /* The codec's own memory, copied behind the tail's front: for codecs that cannot write in place. */

@@ -33,6 +33,9 @@ typedef struct pk_marshalling {
 void pk_marshalling_init(pk_marshalling *marshalling, pk_memory *memory, pk_buffer_pool *buffers);
 void pk_marshalling_done(pk_marshalling *marshalling);
 
+/* Forgets what was remembered of a set: before it changes or goes. */
+void pk_marshalling_forget(pk_marshalling *marshalling, const pk_compressor_set *set);
+
 /*
  * How the messages of one side of a call are written: what configuration and negotiation have
  * decided. A plain struct; a server keeps one filled in and copies it into each call, which then

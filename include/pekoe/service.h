@@ -9,6 +9,7 @@
 #define PEKOE_SERVICE_H
 
 #include <pekoe/call.h>
+#include <pekoe/compressor.h>
 
 PK_BEGIN_DECLS
 
@@ -70,6 +71,23 @@ PK_API void pk_router_set_generic(pk_router *router, pk_generic_handler *handler
  */
 typedef const pk_status *pk_error_handler(void *self, pk_call *call, const pk_status *status);
 PK_API void pk_router_set_error_handler(pk_router *router, pk_error_handler *handler, void *self);
+
+/*
+ * The compressors that calls may use instead of gzip and deflate, the most wanted first; `count` 0:
+ * none. They are borrowed as long as the loop. To be called before calls come. PK_ERR_INVALID for
+ * one that breaks pk_compressor's rules, PK_ERR_EXISTS for a name that comes twice, PK_ERR_LIMIT
+ * for more than 8; then nothing has changed.
+ */
+PK_API PK_NODISCARD int
+pk_router_set_compressors(pk_router *router, const pk_compressor *const *compressors, size_t count);
+
+/*
+ * The smallest message that replies of one method compress, instead of the router's
+ * compress_min_bytes; SIZE_MAX: none is, 0: all are. `path` is "/package.Service/Method".
+ * PK_ERR_INVALID where no service has it.
+ */
+PK_API PK_NODISCARD int pk_router_set_compress_min_bytes(pk_router *router, const char *path,
+                                                         size_t min_bytes);
 
 PK_END_DECLS
 
