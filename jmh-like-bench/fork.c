@@ -2,8 +2,8 @@
  * Forks; see fork.h.
  *
  * On the pipe each line is a record: B begins an iteration, P is a point of its histogram, S a
- * secondary metric, R its score, which ends it; F is a failure and D the end of the trial. Numbers
- * that must arrive exactly are written in hexadecimal.
+ * secondary metric, R its score, which ends it; F is a failure, K a skipped trial and D the end of
+ * one. Numbers that must arrive exactly are written in hexadecimal.
  */
 #include "jmh-like-bench/fork.h"
 
@@ -51,6 +51,12 @@ static void send_failed(void *self, const char *why)
     fflush(self);
 }
 
+static void send_skipped(void *self, const char *why)
+{
+    fprintf(self, "K %s\n", why);
+    fflush(self);
+}
+
 static void ignore_begin(void *self, bool warmup, unsigned number)
 {
 }
@@ -68,7 +74,7 @@ int pk_bench_fork_main(const pk_bench_plans *plans, const char *task)
         FILE *pipe = fdopen(PIPE_FD, "w");
         if (!pipe)
             return 1;
-        pk_bench_sink sink = {send_begin, send_end, send_failed, pipe};
+        pk_bench_sink sink = {send_begin, send_end, send_failed, send_skipped, pipe};
         bool good = pk_bench_measure(&plans->items[number], &sink);
         if (good)
             fputs("D\n", pipe);
@@ -77,7 +83,7 @@ int pk_bench_fork_main(const pk_bench_plans *plans, const char *task)
     }
     if (sscanf(task, "count:%zu:%" SCNu64 ":%" SCNu64, &number, &warmup, &invocations) == 3 &&
         number < plans->count) {
-        pk_bench_sink sink = {ignore_begin, ignore_end, send_failed, stderr};
+        pk_bench_sink sink = {ignore_begin, ignore_end, send_failed, send_skipped, stderr};
         return !pk_bench_measure_counted(&plans->items[number], warmup, invocations, &sink);
     }
     fputs("pekoe-bench: --internal is not for users\n", stderr);
@@ -153,6 +159,10 @@ bool pk_bench_fork_line(const char *line, pk_bench_iteration *iteration, const p
     case 'F':
         *ret_end = PK_BENCH_FORK_FAILED;
         sink->failed(sink->self, line[1] ? line + 2 : "");
+        return true;
+    case 'K':
+        *ret_end = PK_BENCH_FORK_FAILED;
+        sink->skipped(sink->self, line[1] ? line + 2 : "");
         return true;
     case 'D':
         *ret_end = PK_BENCH_FORK_DONE;

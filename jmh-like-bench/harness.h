@@ -38,7 +38,7 @@ typedef struct pk_benchmark {
 
     /* Once per trial. Returns the state, which may be NULL; an error goes to pk_bench_fail. */
     void *(*setup)(pk_bench_context *context);
-    void (*teardown)(void *state); /* not called when setup failed */
+    void (*teardown)(void *state); /* not called when setup failed or skipped */
 
     void (*before_iteration)(void *state);
     void (*after_iteration)(void *state);
@@ -86,6 +86,13 @@ unsigned pk_bench_thread(const pk_bench_context *context);
 
 /* Ends the trial with an error. The first text of a trial is the one that is shown. */
 void pk_bench_fail(pk_bench_context *context, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/*
+ * Ends the trial without a score, and not as a failure: for what this build or this machine cannot
+ * do, such as a peer's library that is not there. From setup only.
+ */
+void pk_bench_skip(pk_bench_context *context, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* For checks: fails with the condition's text. */

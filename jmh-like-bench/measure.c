@@ -30,8 +30,9 @@ struct trial {
     pthread_barrier_t barrier;
     atomic_uint started;  /* threads that have reached the measured part, over all iterations */
     atomic_uint finished; /* threads that have left it */
-    atomic_bool failed;
-    pthread_mutex_t lock; /* guards why */
+    atomic_bool failed;   /* or skipped: there will be no score */
+    pthread_mutex_t lock; /* guards the two below until failed is set */
+    bool skipped;
     char why[512];
     struct worker *workers;
 };
@@ -81,21 +82,35 @@ void pk_bench_extras_done(pk_bench_extras *extras)
     *extras = (pk_bench_extras){0};
 }
 
-void pk_bench_fail(pk_bench_context *context, const char *format, ...)
+/* The first end of a trial is the one that is told. */
+static void end_trial(struct trial *trial, bool skipped, const char *format, va_list list)
 {
-    struct trial *trial = context->trial;
     pthread_mutex_lock(&trial->lock);
     if (!atomic_load(&trial->failed)) {
-        va_list list;
-        va_start(list, format);
         vsnprintf(trial->why, sizeof trial->why, format, list);
-        va_end(list);
         for (char *at = trial->why; *at; at++)
             if (*at == '\n')
                 *at = ' ';
+        trial->skipped = skipped;
         atomic_store(&trial->failed, true);
     }
     pthread_mutex_unlock(&trial->lock);
+}
+
+void pk_bench_fail(pk_bench_context *context, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    end_trial(context->trial, false, format, list);
+    va_end(list);
+}
+
+void pk_bench_skip(pk_bench_context *context, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    end_trial(context->trial, true, format, list);
+    va_end(list);
 }
 
 const char *pk_bench_value(pk_bench_context *context, const char *name)
@@ -386,6 +401,18 @@ static void *work(void *arg)
     return NULL;
 }
 
+/* Tells the sink why a trial has no score; true when it has one. */
+static bool tell_end(struct trial *trial)
+{
+    if (!atomic_load(&trial->failed))
+        return true;
+    if (trial->skipped)
+        trial->sink->skipped(trial->sink->self, trial->why);
+    else
+        trial->sink->failed(trial->sink->self, trial->why);
+    return false;
+}
+
 bool pk_bench_measure(const pk_bench_plan *plan, const pk_bench_sink *sink)
 {
     struct trial trial = {.plan = plan, .sink = sink, .lock = PTHREAD_MUTEX_INITIALIZER};
@@ -406,9 +433,7 @@ bool pk_bench_measure(const pk_bench_plan *plan, const pk_bench_sink *sink)
     pthread_barrier_destroy(&trial.barrier);
     pk_bench_profile_done(&trial.profile);
     free(trial.workers);
-    if (atomic_load(&trial.failed))
-        sink->failed(sink->self, trial.why);
-    return !atomic_load(&trial.failed);
+    return tell_end(&trial);
 }
 
 __attribute__((noinline)) void pk_bench_counted_region(void (*run)(void *, uint64_t), void *state,
@@ -439,7 +464,5 @@ bool pk_bench_measure_counted(const pk_bench_plan *plan, uint64_t warmup, uint64
             benchmark->after_iteration(worker.state);
     }
     tear_down(&worker);
-    if (atomic_load(&trial.failed))
-        sink->failed(sink->self, trial.why);
-    return !atomic_load(&trial.failed);
+    return tell_end(&trial);
 }

@@ -41,15 +41,16 @@ typedef struct pk_bench_sink {
     void (*begin)(void *self, bool warmup, unsigned number);
     void (*end)(void *self, const pk_bench_iteration *iteration);
     void (*failed)(void *self, const char *why);
+    void (*skipped)(void *self, const char *why);
     void *self;
 } pk_bench_sink;
 
-/* Runs warm-up and measurement; false after sink->failed. */
+/* Runs warm-up and measurement; false after sink->failed or sink->skipped. */
 bool pk_bench_measure(const pk_bench_plan *plan, const pk_bench_sink *sink);
 
 /*
  * Runs `warmup` invocations, then `invocations` inside pk_bench_counted_region, for an instrument
- * that counts what happens in that function. One thread. False after sink->failed.
+ * that counts what happens in that function. One thread. False after sink->failed or sink->skipped.
  */
 bool pk_bench_measure_counted(const pk_bench_plan *plan, uint64_t warmup, uint64_t invocations,
                               const pk_bench_sink *sink);

@@ -40,7 +40,8 @@ struct run {
     const pk_bench_plan *plan;
     pk_bench_result *result; /* NULL in a warm-up fork */
     unsigned fork;
-    bool failed;
+    bool failed; /* or skipped */
+    bool skipped;
     double nanoseconds; /* per invocation, of the last iteration */
 };
 
@@ -86,6 +87,13 @@ static void on_failed(void *self, const char *why)
     fprintf(run->out, "<failure>\n\n%s: %s\n\n", run->plan->benchmark->name, why);
     if (run->out != stdout)
         fprintf(stderr, "%s: %s\n", run->plan->benchmark->name, why);
+}
+
+static void on_skipped(void *self, const char *why)
+{
+    struct run *run = self;
+    run->failed = run->skipped = true;
+    fprintf(run->out, "<skipped>\n\n%s: %s\n\n", run->plan->benchmark->name, why);
 }
 
 static pk_bench_result begin_result(const pk_bench_plan *plan)
@@ -142,7 +150,7 @@ static void look_at_machine(struct run *run)
 /* One fork, or the same in this process when there are to be none. */
 static bool run_fork(struct run *run, size_t number, bool warmup_fork, unsigned fork)
 {
-    pk_bench_sink sink = {on_begin, on_end, on_failed, run};
+    pk_bench_sink sink = {on_begin, on_end, on_failed, on_skipped, run};
     const pk_bench_plan *plan = run->plan;
     bool forked = plan->forks > 0;
     run->fork = fork;
@@ -188,14 +196,14 @@ static void count_instructions(struct run *run, size_t number)
     free(error);
 }
 
-/* All forks of one benchmark; its result is kept when none failed. */
+/* All forks of one benchmark; its result is kept when none failed. True also when skipped. */
 static bool run_plan(struct run *run, size_t number, const pk_bench_plan *plan)
 {
     pk_bench_result result = begin_result(plan);
     unsigned forks = plan->forks ? plan->forks : 1;
     unsigned warmup_forks = plan->forks ? plan->warmup_forks : 0;
     run->plan = plan;
-    run->failed = false;
+    run->failed = run->skipped = false;
     run->result = NULL;
     if (run->options->verbosity != PK_BENCH_SILENT)
         pk_bench_show_heading(run->out, plan);
@@ -208,8 +216,8 @@ static bool run_plan(struct run *run, size_t number, const pk_bench_plan *plan)
         count_instructions(run, number);
     if (run->failed) {
         pk_bench_result_done(&result);
-        run->failures++;
-        return false;
+        run->failures += !run->skipped;
+        return run->skipped;
     }
     if (run->nanoseconds < LEAST_TIME)
         fprintf(run->out,

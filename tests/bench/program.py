@@ -162,6 +162,13 @@ def write_scores(name, found, factor):
         json.dump(found, file)
 
 
+def a_skipped_benchmark_is_no_failure():
+    for forks in '1', '0':
+        out = run('abacus|allocate', *FAST, '-f', forks, '-foe', 'true')
+        assert 'pekoe.SkippedBenchmark.abacus: this machine has no abacus' in out
+        assert re.search(r'^TrialBenchmark\.allocate ', out, re.MULTILINE), 'the others still run'
+
+
 def a_baseline_gives_verdicts():
     found = results('add', *FAST, '-i', '5')
     write_scores('old.json', found, 1)
@@ -209,7 +216,8 @@ TESTS = [json_is_that_of_jmh, viewers_find_what_they_read, output_reads_like_tha
          every_format_is_written, output_can_go_to_a_file, gc_counts_every_allocation,
          callgrind_counts_instructions_exactly, perfnorm_says_what_is_missing,
          a_wrong_benchmark_has_no_score, a_dead_or_hanging_fork_is_reported,
-         a_baseline_gives_verdicts, charts_are_well_formed, lists_and_mistakes]
+         a_skipped_benchmark_is_no_failure, a_baseline_gives_verdicts, charts_are_well_formed,
+         lists_and_mistakes]
 
 
 def valgrind_can_run_it():

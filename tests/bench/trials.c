@@ -101,6 +101,12 @@ static void hang(void *arg, uint64_t invocations)
     sleep(60);
 }
 
+static void *setup_skipped(pk_bench_context *context)
+{
+    pk_bench_skip(context, "this machine has no abacus");
+    return NULL;
+}
+
 static const pk_bench_param params[] = {{"n", PK_BENCH_VALUES("1", "3")}, {0}};
 
 #define COMMON                                                                 \
@@ -118,6 +124,12 @@ static const pk_benchmark benchmarks[] = {
      .run = add,
      .check = check_sum},
     {.name = "pekoe.TrialBenchmark.allocate", .run = allocate, COMMON},
+    {.name = "pekoe.SkippedBenchmark.abacus",
+     .operation = "never runs",
+     .setup = setup_skipped,
+     .teardown = free,
+     .run = crash,
+     .check = check_count},
     {.name = "pekoe.FaultyBenchmark.removed", .run = removed, COMMON},
     {.name = "pekoe.FaultyBenchmark.crash", .run = crash, COMMON},
     {.name = "pekoe.FaultyBenchmark.leave", .run = leave, COMMON},

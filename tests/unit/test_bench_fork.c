@@ -42,6 +42,12 @@ static void on_failed(void *self, const char *why)
     snprintf(heard->why, sizeof heard->why, "%s", why);
 }
 
+static void on_skipped(void *self, const char *why)
+{
+    struct heard *heard = self;
+    snprintf(heard->why, sizeof heard->why, "skipped: %s", why);
+}
+
 Test(bench_fork, records_become_iterations)
 {
     static const char *const lines[] = {"B 0 3",
@@ -51,7 +57,7 @@ Test(bench_fork, records_become_iterations)
                                         "R 0x1.9p+6 0x1p+0",
                                         "D"};
     struct heard heard = {0};
-    pk_bench_sink sink = {on_begin, on_end, on_failed, &heard};
+    pk_bench_sink sink = {on_begin, on_end, on_failed, on_skipped, &heard};
     pk_bench_iteration iteration = {0};
     pk_bench_fork_end end = PK_BENCH_FORK_OPEN;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
@@ -74,12 +80,16 @@ Test(bench_fork, records_become_iterations)
 Test(bench_fork, a_failure_is_passed_on)
 {
     struct heard heard = {0};
-    pk_bench_sink sink = {on_begin, on_end, on_failed, &heard};
+    pk_bench_sink sink = {on_begin, on_end, on_failed, on_skipped, &heard};
     pk_bench_iteration iteration = {0};
     pk_bench_fork_end end = PK_BENCH_FORK_OPEN;
     cr_expect(pk_bench_fork_line("F out of tea", &iteration, &sink, &end));
     cr_expect_eq(end, PK_BENCH_FORK_FAILED);
     cr_expect_str_eq(heard.why, "out of tea");
+    end = PK_BENCH_FORK_OPEN;
+    cr_expect(pk_bench_fork_line("K no tea here", &iteration, &sink, &end));
+    cr_expect_eq(end, PK_BENCH_FORK_FAILED);
+    cr_expect_str_eq(heard.why, "skipped: no tea here");
 }
 
 Test(bench_fork, other_lines_are_refused)
@@ -87,7 +97,7 @@ Test(bench_fork, other_lines_are_refused)
     static const char *const lines[] = {
         "", "X", "B", "B 1", "P", "P 1", "R", "S 0 1", "S 0 1 B/op", "S 9 0x1p+0 u\tl", "hello"};
     struct heard heard = {0};
-    pk_bench_sink sink = {on_begin, on_end, on_failed, &heard};
+    pk_bench_sink sink = {on_begin, on_end, on_failed, on_skipped, &heard};
     pk_bench_iteration iteration = {0};
     pk_bench_fork_end end = PK_BENCH_FORK_OPEN;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)

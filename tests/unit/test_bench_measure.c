@@ -121,6 +121,12 @@ static void on_failed(void *self, const char *why)
     snprintf(heard->why, sizeof heard->why, "%s", why);
 }
 
+static void on_skipped(void *self, const char *why)
+{
+    struct heard *heard = self;
+    snprintf(heard->why, sizeof heard->why, "skipped: %s", why);
+}
+
 static pk_bench_plan plan_of(const pk_benchmark *benchmark, pk_bench_mode mode, unsigned threads)
 {
     static const pk_bench_unit millisecond = {"ms", 1e6, 1000000};
@@ -140,7 +146,7 @@ static pk_bench_plan plan_of(const pk_benchmark *benchmark, pk_bench_mode mode, 
 
 static bool measure(const pk_bench_plan *plan, struct heard *heard)
 {
-    pk_bench_sink sink = {on_begin, on_end, on_failed, heard};
+    pk_bench_sink sink = {on_begin, on_end, on_failed, on_skipped, heard};
     *heard = (struct heard){0};
     return pk_bench_measure(plan, &sink);
 }
@@ -276,10 +282,32 @@ Test(bench_measure, a_failed_set_up_runs_nothing)
     cr_expect_str_eq(heard.why, "the benchmark declares no parameter shape");
 }
 
+static void *skip(pk_bench_context *context)
+{
+    pk_bench_skip(context, "no\n%s", "kettle");
+    return NULL;
+}
+
+static const pk_benchmark skipping = {.name = "a.B.skip",
+                                      .operation = "never runs",
+                                      .setup = skip,
+                                      .teardown = teardown,
+                                      .run = must_not_run,
+                                      .check = check};
+
+Test(bench_measure, a_skipped_trial_runs_nothing)
+{
+    struct heard heard;
+    pk_bench_plan plan = plan_of(&skipping, PK_BENCH_THROUGHPUT, 2);
+    cr_expect_not(measure(&plan, &heard));
+    cr_expect_str_eq(heard.why, "skipped: no kettle");
+    cr_expect_eq(heard.begins, 0);
+}
+
 Test(bench_measure, a_counted_run_does_exactly_what_was_asked)
 {
     struct heard heard = {0};
-    pk_bench_sink sink = {on_begin, on_end, on_failed, &heard};
+    pk_bench_sink sink = {on_begin, on_end, on_failed, on_skipped, &heard};
     pk_bench_plan plan = plan_of(&counting, PK_BENCH_THROUGHPUT, 4);
     cr_assert(pk_bench_measure_counted(&plan, 7, 5, &sink), "%s", heard.why);
     cr_expect_eq(last->total, 12);
