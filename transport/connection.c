@@ -152,6 +152,8 @@ static void end_turn(pk_connection *connection)
 {
     if (!connection->dead && !connection->lingering)
         write_once(connection);
+    if (!connection->dead)
+        pk_http2_settle(&connection->exchanges, connection->output.bytes);
     connection->in_turn = false;
     finish_turn(connection);
 }
@@ -245,7 +247,6 @@ static void finish_turn(pk_connection *connection)
         return;
     }
     pk_watch_set(&connection->watch, true, connection->blocked && !connection->lingering);
-    pk_http2_count_bytes(&connection->exchanges, connection->output.bytes);
     if (connection->wants_flush && !connection->blocked && !connection->lingering)
         pk_loop_flush_later(connection->host->loop, &connection->flush);
 }
@@ -327,6 +328,11 @@ void pk_connection_tick(pk_connection *connection)
         return;
     }
     check_bodies(connection);
+    connection->in_turn = true;
+    pk_http2_tick(&connection->exchanges);
+    connection->in_turn = false;
+    if (connection->dead || connection->wants_flush)
+        pk_loop_flush_later(connection->host->loop, &connection->flush);
     bool idle = passed(&connection->idle, session->stream_count == 0, host->idle_ticks);
     bool no_answer = connection->draining && ++connection->draining > DRAIN_TICKS;
     if (idle && !connection->draining)

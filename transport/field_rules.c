@@ -34,12 +34,12 @@ bool pk_field_name_valid(pk_slice name)
 #define HIGH_BITS EACH_BYTE(0x80)
 
 /* Whether one of eight bytes may be a control character; false alarms are left to the slow path. */
-static bool suspicious(uint64_t word)
+static uint64_t suspicious(uint64_t word)
 {
     uint64_t below_space = (word - EACH_BYTE(0x20)) & ~word & HIGH_BITS;
     uint64_t delete = word ^ EACH_BYTE(0x7f);
     uint64_t is_delete = (delete - EACH_BYTE(1)) & ~delete &HIGH_BITS;
-    return (below_space | is_delete) != 0;
+    return below_space | is_delete;
 }
 
 static bool plain(const uint8_t *at, size_t length)
@@ -56,21 +56,40 @@ static bool blank(uint8_t character)
     return character == ' ' || character == '\t';
 }
 
+static uint64_t load8(const uint8_t *at)
+{
+    uint64_t word;
+    memcpy(&word, at, sizeof word);
+    return word;
+}
+
+static uint64_t load4(const uint8_t *at)
+{
+    uint32_t word;
+    memcpy(&word, at, sizeof word);
+    return word;
+}
+
 bool pk_field_value_valid(pk_slice value)
 {
     const uint8_t *at = value.bytes;
-    size_t left = value.length;
-    if (left == 0)
+    size_t length = value.length;
+    if (length == 0)
         return true;
-    if (blank(at[0]) || blank(at[left - 1]))
+    if (blank(at[0]) || blank(at[length - 1]))
         return false;
-    for (; left >= 8; at += 8, left -= 8) {
-        uint64_t word;
-        memcpy(&word, at, 8);
-        if (PK_UNLIKELY(suspicious(word)) && !plain(at, 8))
-            return false;
+    if (length < 4)
+        return plain(at, length);
+    /* Words that overlap at the end look at each byte at least once. */
+    uint64_t found = 0;
+    if (length < 8) {
+        found = suspicious(load4(at) << 32 | load4(at + length - 4));
+    } else {
+        for (size_t i = 0; i + 8 < length; i += 8)
+            found |= suspicious(load8(at + i));
+        found |= suspicious(load8(at + length - 8));
     }
-    return plain(at, left);
+    return PK_LIKELY(!found) || plain(at, length);
 }
 
 /* Fields that concern one connection only (RFC 9113 section 8.2.2). */

@@ -11,11 +11,20 @@ struct http2_exchange {
     pk_http2_stream stream;
     pk_exchange exchange;
     pk_http2_exchanges *all;
-    size_t held;    /* bytes that the handler gathers */
+    size_t held; /* bytes that the handler gathers */
+    /* While it is held back. */
+    struct http2_exchange *next_held;
+    pk_buffer *early; /* what came of its body */
+    unsigned ticks;
+    bool is_held, early_end;
+
     bool known;     /* the handler was told of it */
     bool given_up;  /* by the handler: it hears of no cancel */
     bool cancelled; /* the handler was told */
 };
+
+_Static_assert(sizeof(void *) > 8 || sizeof(struct http2_exchange) <= 1024,
+               "one size class of the loop's memory");
 
 const size_t pk_http2_exchange_size = sizeof(struct http2_exchange);
 
@@ -142,9 +151,8 @@ static size_t waiting(const pk_http2_exchanges *all)
     return all->session.queued + all->held + all->unsent;
 }
 
-void pk_http2_count_bytes(pk_http2_exchanges *all, size_t unsent)
+static void count_bytes(pk_http2_exchanges *all)
 {
-    all->unsent = unsent;
     size_t now = waiting(all);
     if (all->server_bytes)
         all->server_bytes->used += now - all->counted;
@@ -158,7 +166,7 @@ static bool over_budget(const pk_http2_exchanges *all)
     return now > all->budget || (server && server->used - all->counted + now > server->limit);
 }
 
-/* ---- Events ---- */
+/* ---- Refusals ---- */
 
 static const pk_exchange_events no_events;
 
@@ -187,6 +195,48 @@ static void refuse(struct http2_exchange *one, bool for_its_head)
         refuse_plainly(one, for_its_head ? 431 : 503);
 }
 
+/* ---- Requests that are held back while too many bytes wait ---- */
+
+static void hold_back(struct http2_exchange *one)
+{
+    struct http2_exchange **place = &one->all->held_back;
+    while (*place)
+        place = &(*place)->next_held;
+    *place = one;
+    one->is_held = true;
+}
+
+static void no_longer_held(struct http2_exchange *one)
+{
+    struct http2_exchange **place = &one->all->held_back;
+    while (*place != one)
+        place = &(*place)->next_held;
+    *place = one->next_held;
+    one->is_held = false;
+}
+
+/* Its body stays within the window, for which no credit is given. */
+static void keep_early(struct http2_exchange *one, const pk_http2_event *event)
+{
+    if (!one->early) {
+        one->early = pk_buffer_get(&one->all->loop->buffers);
+        if (one->early)
+            pk_buffer_rewind_for_append(one->early, 0);
+    }
+    if (!one->early || pk_buffer_append(one->early, event->bytes, event->length) < 0)
+        submitted(one, pk_http2_reset(&one->stream, PK_HTTP2_INTERNAL_ERROR));
+}
+
+static void accept_request(struct http2_exchange *one)
+{
+    const pk_http2_exchanges *all = one->all;
+    init_exchange(one, one->all);
+    all->acceptor->accept(all->acceptor->self, &one->exchange, &one->stream.head.head,
+                          one->stream.head_ended);
+}
+
+/* ---- Events ---- */
+
 static void on_head(struct http2_exchange *one)
 {
     pk_http2_exchanges *all = one->all;
@@ -194,16 +244,14 @@ static void on_head(struct http2_exchange *one)
     if (!all->session.server) {
         if (one->exchange.events->on_head)
             one->exchange.events->on_head(&one->exchange, &stream->head.head, stream->head_ended);
-        return;
-    }
-    init_exchange(one, all);
-    if (stream->head.bytes > all->header_bytes)
+    } else if (PK_UNLIKELY(stream->head.bytes > all->header_bytes)) {
+        init_exchange(one, all);
         refuse(one, true);
-    else if (over_budget(all))
-        refuse(one, false);
-    else
-        all->acceptor->accept(all->acceptor->self, &one->exchange, &stream->head.head,
-                              stream->head_ended);
+    } else if (PK_UNLIKELY(all->held_back || over_budget(all))) {
+        hold_back(one);
+    } else {
+        accept_request(one);
+    }
 }
 
 /* Whether all of the response has passed by; what the request still lacks does not matter then. */
@@ -225,6 +273,9 @@ static void tell_cancelled(struct http2_exchange *one, const pk_status *why)
 static void on_closed(struct http2_exchange *one)
 {
     do_hold(&one->exchange, 0);
+    if (one->is_held)
+        no_longer_held(one);
+    pk_buffer_unref(one->early);
     if (one->known && one->exchange.events && one->exchange.events->on_closed)
         one->exchange.events->on_closed(&one->exchange);
     pk_http2_release(&one->stream);
@@ -244,12 +295,13 @@ static void on_stream_closed(struct http2_exchange *one)
     on_closed(one);
 }
 
-static void on_data(struct http2_exchange *one, const pk_http2_event *event, pk_buffer *holder)
+static void on_data(struct http2_exchange *one, const uint8_t *bytes, size_t length,
+                    pk_buffer *holder)
 {
     if (one->exchange.events->on_data)
-        one->exchange.events->on_data(&one->exchange, event->bytes, event->length, holder);
+        one->exchange.events->on_data(&one->exchange, bytes, length, holder);
     else
-        do_consume(&one->exchange, event->length);
+        do_consume(&one->exchange, length);
 }
 
 static void on_end(struct http2_exchange *one)
@@ -276,11 +328,18 @@ static void handle(pk_http2_exchanges *all, const pk_http2_event *event, pk_buff
         on_head(one);
         return;
     }
+    if (PK_UNLIKELY(one->is_held)) {
+        if (event->kind == PK_HTTP2_DATA)
+            keep_early(one, event);
+        else if (event->kind == PK_HTTP2_END)
+            one->early_end = true;
+        return;
+    }
     if (!one->exchange.events)
         return;
     switch (event->kind) {
     case PK_HTTP2_DATA:
-        on_data(one, event, holder);
+        on_data(one, event->bytes, event->length, holder);
         break;
     case PK_HTTP2_END:
         on_end(one);
@@ -303,6 +362,44 @@ void pk_http2_dispatch(pk_http2_exchanges *all, pk_buffer *holder)
     pk_http2_session_clear(&all->session);
 }
 
+/* Hands over a request that was held back, with what has come of it meanwhile. */
+static void let_go(struct http2_exchange *one)
+{
+    no_longer_held(one);
+    accept_request(one);
+    pk_buffer *early = pk_steal(&one->early);
+    if (early && !over(one) && one->exchange.events)
+        on_data(one, early->start, pk_buffer_length(early), early);
+    pk_buffer_unref(early);
+    if (one->early_end && !over(one) && one->exchange.events)
+        on_end(one);
+}
+
+void pk_http2_settle(pk_http2_exchanges *all, size_t unsent)
+{
+    all->unsent = unsent;
+    while (PK_UNLIKELY(all->held_back != NULL) && !over_budget(all)) {
+        let_go(all->held_back);
+        pk_loop_drain(all->loop);
+    }
+    count_bytes(all);
+}
+
+void pk_http2_tick(pk_http2_exchanges *all)
+{
+    struct http2_exchange *next;
+    pk_http2_settle(all, all->unsent);
+    for (struct http2_exchange *one = all->held_back; one; one = next) {
+        next = one->next_held;
+        if (++one->ticks < PK_HTTP2_HELD_TICKS)
+            continue;
+        no_longer_held(one);
+        one->early = pk_buffer_unref(one->early);
+        init_exchange(one, all);
+        refuse(one, false);
+    }
+}
+
 void pk_http2_lose(pk_http2_exchanges *all, const pk_status *why)
 {
     all->lost = true;
@@ -322,7 +419,8 @@ void pk_http2_lose(pk_http2_exchanges *all, const pk_status *why)
         one->all = all;
         on_closed(one);
     }
-    pk_http2_count_bytes(all, 0);
+    all->unsent = 0;
+    count_bytes(all);
 }
 
 int pk_http2_exchange_open(pk_http2_exchanges *all, const pk_field *fields, size_t count, bool body,

@@ -18,17 +18,20 @@ typedef struct pk_byte_budget {
 
 typedef struct pk_http2_exchanges pk_http2_exchanges;
 
+struct http2_exchange;
+
 struct pk_http2_exchanges {
     pk_http2_session session;
     pk_loop *loop;
-    const char *peer;             /* borrowed for the life of the connection */
-    const pk_acceptor *acceptor;  /* server: who takes new exchanges; borrowed */
-    size_t header_bytes;          /* server: a request's head above it is refused */
-    size_t budget;                /* bytes that may wait on this connection */
-    pk_byte_budget *server_bytes; /* and on all of them; borrowed, may be NULL */
-    size_t counted;               /* of ours in server_bytes */
-    size_t held;                  /* what handlers said that they gather */
-    size_t unsent;                /* bytes in the connection's output */
+    const char *peer;                 /* borrowed for the life of the connection */
+    const pk_acceptor *acceptor;      /* server: who takes new exchanges; borrowed */
+    size_t header_bytes;              /* server: a request's head above it is refused */
+    size_t budget;                    /* bytes that may wait on this connection */
+    pk_byte_budget *server_bytes;     /* and on all of them; borrowed, may be NULL */
+    size_t counted;                   /* of ours in server_bytes */
+    size_t held;                      /* what handlers said that they gather */
+    size_t unsent;                    /* bytes in the connection's output */
+    struct http2_exchange *held_back; /* heads that wait for the budget, oldest first */
     /* There is something to take. Called by operations, so from anywhere on the loop's thread. */
     void (*output_wanted)(pk_http2_exchanges *exchanges);
     bool lost; /* the connection is gone: operations do nothing */
@@ -40,8 +43,16 @@ extern const size_t pk_http2_exchange_size;
 /* Handles the session's batch and empties it. `holder`: the buffer that was fed, or NULL. */
 void pk_http2_dispatch(pk_http2_exchanges *exchanges, pk_buffer *holder);
 
-/* Brings the server's count of waiting bytes up to date: at the end of a turn. */
-void pk_http2_count_bytes(pk_http2_exchanges *exchanges, size_t unsent);
+/*
+ * At the end of a turn, with the bytes that the connection has not sent: brings the server's count
+ * of waiting bytes up to date, and hands the acceptor requests that were held back while they were
+ * too many.
+ */
+void pk_http2_settle(pk_http2_exchanges *exchanges, size_t unsent);
+
+/* Once per tick: requests that have been held back for PK_HTTP2_HELD_TICKS are refused. */
+#define PK_HTTP2_HELD_TICKS 5u
+void pk_http2_tick(pk_http2_exchanges *exchanges);
 
 /*
  * The connection is gone: every exchange hears on_cancelled with `why`, then on_closed, and is

@@ -18,7 +18,7 @@
 #include "core/exchange.h"
 #include "transport/output.h"
 
-#define PK_HTTP2_FIELDS_INLINE 12u /* fields of a head that need no memory of their own */
+#define PK_HTTP2_FIELDS_INLINE 11u /* fields of a head that need no memory of their own */
 #define PK_HTTP2_QUEUE_HIGH 65536u /* bytes queued on a stream at which its writer has to wait */
 #define PK_HTTP2_QUEUE_LOW 32768u  /* and at which it may go on */
 

@@ -38,6 +38,7 @@ static bool drop_output(pk_http2_exchanges *exchanges, pk_output *output)
         }
         pk_loop_drain(exchanges->loop);
     } while (more > 0);
+    pk_http2_settle(exchanges, 0);
     return !pk_http2_session_over(&exchanges->session);
 }
 
@@ -94,6 +95,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t at = 1; goes_on && at < size; at += piece)
         goes_on = feed(&exchanges, &output, data + at, size - at < piece ? size - at : piece);
     if (goes_on) {
+        pk_http2_tick(&exchanges);
         path_acceptor_answer(&acceptor);
         drop_output(&exchanges, &output);
     }

@@ -97,6 +97,14 @@ void wire_run(struct wire *wire)
     }
 }
 
+void wire_ticks(struct wire *wire, int count)
+{
+    for (int i = 0; i < count; i++) {
+        wire->server->tick.fire(&wire->server->tick);
+        wire_run(wire);
+    }
+}
+
 void wire_hang_up(struct wire *wire)
 {
     close(wire->fd);

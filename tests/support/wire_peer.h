@@ -32,6 +32,9 @@ void wire_join(struct wire *wire, struct wire *server_of);
 /* Sends what is in `out`, runs, reads. */
 void wire_run(struct wire *wire);
 
+/* Lets the server's clock tick, and runs after each. */
+void wire_ticks(struct wire *wire, int count);
+
 /* Closes the peer's end and lets the server notice. */
 void wire_hang_up(struct wire *wire);
 

@@ -138,24 +138,16 @@ Test(ends, without_connections_are_done_at_once)
     wire_close(&wire);
 }
 
-/* ---- Time limits: the ticks are called by hand ---- */
-
-static void ticks(int count)
-{
-    for (int i = 0; i < count; i++) {
-        wire.server->tick.fire(&wire.server->tick);
-        wire_run(&wire);
-    }
-}
+/* ---- Time limits ---- */
 
 Test(ends, come_to_peers_that_do_not_greet)
 {
     wire_open(&wire, PK_SERVER_OPTS(.header_timeout_ms = 3000), false);
     put(&wire.out, "PRI * HT", 8);
     wire_run(&wire);
-    ticks(3);
+    wire_ticks(&wire, 3);
     cr_assert_not(wire.closed);
-    ticks(1);
+    wire_ticks(&wire, 1);
     cr_assert(wire.closed);
     wire_close(&wire);
 }
@@ -164,14 +156,14 @@ Test(ends, come_to_peers_whose_head_does_not_end)
 {
     struct bytes block = {0};
     wire_open(&wire, PK_SERVER_OPTS(.header_timeout_ms = 3000), true);
-    ticks(10);
+    wire_ticks(&wire, 10);
     put_field(&block, ":method", "POST");
     put_frame(&wire.out, HEADERS, 0, 1, block.at, block.length);
     bytes_free(&block);
     wire_run(&wire);
-    ticks(3);
+    wire_ticks(&wire, 3);
     cr_assert_not(wire.closed);
-    ticks(1);
+    wire_ticks(&wire, 1);
     cr_assert(wire.closed);
     wire_close(&wire);
 }
@@ -181,16 +173,16 @@ Test(ends, come_gracefully_to_connections_without_calls)
     wire_open(&wire, PK_SERVER_OPTS(.idle_timeout_ms = 5000), true);
     put_request(&wire.out, 1, true, "/later", NULL);
     wire_run(&wire);
-    ticks(20);
+    wire_ticks(&wire, 20);
     cr_assert_eq(goaway(0).type, 0);
     path_acceptor_answer(&wire.acceptor);
     wire_run(&wire);
-    ticks(6);
+    wire_ticks(&wire, 6);
     cr_assert_eq(goaway(0).number, 0x7fffffff);
-    ticks(3); /* no answer to the PING */
+    wire_ticks(&wire, 3); /* no answer to the PING */
     cr_assert_eq(goaway(1).number, 1);
     cr_assert(wire.closed);
-    ticks(3); /* the peer does not close its side either */
+    wire_ticks(&wire, 3); /* the peer does not close its side either */
     cr_assert_eq(wire.server->connection_count, 0);
     wire_close(&wire);
 }
@@ -203,7 +195,7 @@ Test(ends, come_to_bodies_that_stop_coming_if_asked_for)
     wire_run(&wire);
     for (int i = 0; i < 6; i++) {
         put_data(&wire.out, 3, false, "x", 1);
-        ticks(1);
+        wire_ticks(&wire, 1);
     }
     cr_assert_eq(reset_of(&wire.in, 1), 8);
     cr_assert_eq(reset_of(&wire.in, 3), -1);
@@ -220,9 +212,9 @@ Test(ends, come_to_peers_that_never_read)
     wire.deaf = true;
     put_request(&wire.out, 1, true, "/bytes/3000000", NULL);
     wire_run(&wire);
-    ticks(3);
+    wire_ticks(&wire, 3);
     cr_assert_eq(wire.server->connection_count, 1);
-    ticks(1);
+    wire_ticks(&wire, 1);
     cr_assert_eq(wire.server->connection_count, 0);
     cr_assert_eq(wire.acceptor.cancelled, 1);
     wire_close(&wire);
