@@ -48,11 +48,18 @@ struct pk_scope {
 /* What runs right now on this thread. */
 struct pk_current {
     pk_scope *scope; /* borrowed; NULL outside of any loop */
-    unsigned depth;  /* nested inline steps */
+    uint32_t depth;  /* nested inline steps, each PK_INLINE_STEP: its top bit says "too deep" */
 };
 extern __thread struct pk_current pk_current __attribute__((tls_model("initial-exec")));
 
 #define PK_INLINE_DEPTH_MAX 32u
+#define PK_INLINE_STEP ((1u << 31) / (PK_INLINE_DEPTH_MAX + 1) + 1)
+
+/* Whether so many inline steps are nested that no further one may be. */
+static inline bool pk_too_deep(void)
+{
+    return pk_current.depth + PK_INLINE_STEP >= 1u << 31;
+}
 
 void pk_scope_init(pk_scope *scope, pk_memory *memory, const pk_scope_host *host, void *loop,
                    size_t first_block);
