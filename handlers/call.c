@@ -71,7 +71,7 @@ pk_call *pk_call_open(struct pk_router *router, pk_exchange *exchange, const pk_
     call->head = head;
     call->deadline.place = 0;
     call->deadline.fire = deadline_fired;
-    call->due = UINT64_MAX;
+    call->has_deadline = false;
     call->end_entries = NULL;
     call->cancelled = NULL;
     call->allocator = (ProtobufCAllocator){allocate_in_call, free_in_call, call};
@@ -226,9 +226,8 @@ static void drop_token(void *arg)
 
 bool pk_call_set_deadline(pk_call *call, uint64_t nanoseconds)
 {
-    uint64_t now = pk_loop_now(call->loop);
-    call->due = nanoseconds < UINT64_MAX - now ? now + nanoseconds : UINT64_MAX - 1;
-    return pk_timer_start_at(call->loop, &call->deadline, call->due) == 0;
+    call->has_deadline = true;
+    return pk_timer_start(call->loop, &call->deadline, nanoseconds) == 0;
 }
 
 /* An end that the handler did not ask for, with an answer to the peer. */
@@ -345,10 +344,13 @@ pk_future pk_call_offload(pk_call *call, const void *(*work)(void *arg), void *a
 
 uint64_t pk_call_time_left(const pk_call *call)
 {
-    if (call->due == UINT64_MAX)
+    if (!call->has_deadline)
         return UINT64_MAX;
-    uint64_t now = pk_loop_now(call->loop);
-    return call->due > now ? call->due - now : 0;
+    pk_timer *deadline = (pk_timer *) &call->deadline;
+    if (deadline->place == 0)
+        return 0; /* it has passed, or the call has ended */
+    uint64_t due = pk_timer_due(call->loop, deadline), now = pk_loop_now(call->loop);
+    return due > now ? due - now : 0;
 }
 
 const char *pk_call_method(const pk_call *call)

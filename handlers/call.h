@@ -59,7 +59,7 @@ struct pk_call {
     pk_metadata trailers; /* the response's */
     const pk_head *head;  /* the request's; until the exchange is closed */
     pk_timer deadline;
-    uint64_t due; /* of pk_loop_now; UINT64_MAX: no deadline */
+    bool has_deadline;
     pk_status end_status;
     struct pk_call_end_entry *end_entries;
     pk_promise *cancelled; /* the producer's end of pk_call_cancelled; NULL until asked for */

@@ -307,6 +307,7 @@ static pk_future note_order(const void *value, void *arg)
 Test(future, steps_hung_on_one_promise_and_promises_settled_in_a_turn_run_in_order)
 {
     enum { COUNT = 1000 };
+    steps_run = 0;
     pk_promise *producers[COUNT];
     struct outcome outcomes[COUNT] = {{0}};
     unsigned place = 0;
@@ -505,6 +506,7 @@ static const pk_status *no_memory_status(void)
 
 Test(future, a_clean_up_runs_once_also_where_the_outcome_is_out_of_memory)
 {
+    cleaned = 0;
     pk_promise *producer = pk_promise_new(&loop->scope);
     pk_future kept = pk_then(pk_promise_future(producer), pass, NULL);
     pk_promise_fail_with(producer, no_memory_status());

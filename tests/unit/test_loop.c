@@ -82,6 +82,7 @@ Test(loop, timers_of_random_times_fire_in_order_once_and_stopped_ones_never)
 
 Test(loop, real_timers_never_fire_early)
 {
+    last_due = 0;
     static const unsigned after[] = {0, 1, 3, 7, 20, 21, 21, 40};
     enum { COUNT = sizeof after / sizeof after[0] };
     struct alarm alarms[COUNT];
@@ -248,6 +249,7 @@ Test(loop, the_ready_queue_is_first_in_first_out_also_for_what_it_queues_itself)
 {
     enum { COUNT = 1000 };
     static struct entry entries[2 * COUNT];
+    order_length = 0;
     pk_scope *before = pk_current.scope;
     for (unsigned i = 0; i < COUNT; i++) {
         entries[i] = (struct entry){.ready = {.run = run_entry, .scope = &loop->scope},
@@ -283,6 +285,7 @@ static void write_output(pk_flush *flush)
 
 Test(loop, output_is_flushed_once_per_turn_and_again_after_what_a_flush_caused)
 {
+    order_length = 0;
     struct output outputs[4] = {{.flush.flush = write_output},
                                 {.flush.flush = write_output},
                                 {.flush.flush = write_output},
@@ -427,6 +430,7 @@ Test(loop, a_loop_is_freed_with_posts_timers_sleepers_and_promises_left)
 {
     struct outcome outcomes[3] = {{0}};
     struct entry entry = {.ready = {.run = run_entry}};
+    order_length = 0;
     pk_scope *scope = &loop->scope;
     pk_await(scope, pk_sleep(scope, 100000), note_outcome, &outcomes[0]);
     pk_await(scope, pk_timeout(scope, pk_sleep(scope, 100000), 50000), note_outcome, &outcomes[1]);
@@ -597,6 +601,7 @@ static void keep_line(void *context, pk_log_level level, const char *text)
 
 Test(loop, lines_below_the_level_are_not_made_and_long_ones_are_cut)
 {
+    lines = 0;
     pk_loop_free(loop);
     int r = pk_loop_new(
         &loop, PK_LOOP_OPTS(.log = keep_line, .log_context = logged, .log_level = PK_LOG_WARNING));
@@ -621,6 +626,7 @@ static void block(void *arg)
 
 Test(loop, a_handler_that_blocks_too_long_is_reported)
 {
+    lines = 0;
     pk_loop_free(loop);
     int r = pk_loop_new(
         &loop, PK_LOOP_OPTS(.log = keep_line, .log_context = logged, .log_level = PK_LOG_WARNING));

@@ -80,6 +80,7 @@ Test(promise, a_producer_that_comes_after_its_call_and_arena_are_gone_is_told)
 
 Test(promise, without_memory_or_scope_every_function_takes_what_comes)
 {
+    told = 0;
     cr_assert_eq(pk_promise_done(NULL, &one), PK_ERR_TOO_LATE);
     cr_assert_eq(pk_promise_fail(NULL, PK_ABORTED, "x"), PK_ERR_TOO_LATE);
     cr_assert_eq(pk_promise_fail_with(NULL, &broken), PK_ERR_TOO_LATE);

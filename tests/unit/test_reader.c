@@ -249,12 +249,11 @@ Test(reader, a_read_that_was_given_up_loses_no_message)
     pk_test_exchange *x = kit_call(&k, HELLOS);
     pk_scope *scope = pk_call_scope(p.call);
     pk_current.scope = scope;
-    k.loop->clock_frozen = true;
+    pk_test_clock_freeze(k.loop);
     pk_future read = pk_then(pk_timeout(scope, pk_reader_read(p.in), 50), got, &p);
     pk_detach(pk_recover(read, failed, &p));
     pk_current.scope = NULL;
-    k.loop->clock_offset += 60 * 1000000ull;
-    pk_loop_fire_timers(k.loop);
+    pk_test_clock_advance(k.loop, 60);
     pk_loop_end_turn(k.loop);
     cr_assert(strncmp(p.log, "DEADLINE_EXCEEDED", 17) == 0, "%s", p.log);
     kit_send(x, "late");
@@ -409,7 +408,7 @@ Test(reader, a_pending_read_hears_how_the_call_ended)
         kit k;
         struct probe p = {0};
         kit_open(&k, &probing, &p);
-        k.loop->clock_frozen = true;
+        pk_test_clock_freeze(k.loop);
         const char *const fields[] = {"grpc-timeout", "100m", NULL};
         pk_test_exchange *x = kit_call_with(&k, HELLOS, fields);
         read_one(&p);
@@ -418,8 +417,7 @@ Test(reader, a_pending_read_hears_how_the_call_ended)
         } else if (how == 1) {
             pk_call_cancel(p.call);
         } else {
-            k.loop->clock_offset += 100 * 1000000ull;
-            pk_loop_fire_timers(k.loop);
+            pk_test_clock_advance(k.loop, 100);
         }
         pk_loop_end_turn(k.loop);
         const char *wanted = how == 2 ? "DEADLINE_EXCEEDED:" : "CANCELLED:";

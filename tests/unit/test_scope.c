@@ -43,6 +43,8 @@ static void count_release(pk_scope *which)
 static void start(void)
 {
     cr_assert_eq(pk_memory_init(&memory, NULL), 0);
+    cancelled = released = 0;
+    also = NULL;
     pk_scope_init(&scope, &memory, &host, NULL, 100);
     for (size_t i = 0; i < ENTRIES; i++) {
         entries[i].cancel = cancel_entry;

@@ -313,7 +313,7 @@ Test(streaming, every_end_runs_the_clean_up_once_and_after_the_handlers_steps)
                 kit k;
                 struct script s = {0};
                 kit_open(&k, &scripted, &s);
-                k.loop->clock_frozen = true;
+                pk_test_clock_freeze(k.loop);
                 const char *const fields[] = {"grpc-timeout", "100m", NULL};
                 pk_test_exchange *x = kit_call_with(&k, paths[i], fields);
                 if (i == 1) {
@@ -331,10 +331,8 @@ Test(streaming, every_end_runs_the_clean_up_once_and_after_the_handlers_steps)
                     pk_test_exchange_cancel(x);
                 else if (e == 4)
                     pk_call_cancel(s.call);
-                if (e == 3) {
-                    k.loop->clock_offset += 100 * 1000000ull;
-                    pk_loop_fire_timers(k.loop);
-                }
+                if (e == 3)
+                    pk_test_clock_advance(k.loop, 100);
                 pk_loop_end_turn(k.loop);
                 cr_assert_str_eq(kit_status(x), ends[e].status, "%s", ends[e].name);
                 cr_assert_eq(s.ended, 1u, "%s", ends[e].name);

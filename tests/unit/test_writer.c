@@ -175,7 +175,7 @@ Test(writer, a_pending_write_hears_how_the_call_ended_and_late_ones_are_dropped)
         kit k;
         struct probe p = {0};
         kit_open(&k, &probing, &p);
-        k.loop->clock_frozen = true;
+        pk_test_clock_freeze(k.loop);
         const char *const fields[] = {"grpc-timeout", "100m", NULL};
         pk_test_exchange *x = kit_call_with(&k, HELLOS, fields);
         pk_test_exchange_set_room(x, 1);
@@ -185,8 +185,7 @@ Test(writer, a_pending_write_hears_how_the_call_ended_and_late_ones_are_dropped)
         } else if (how == 1) {
             pk_call_cancel(p.call);
         } else {
-            k.loop->clock_offset += 100 * 1000000ull;
-            pk_loop_fire_timers(k.loop);
+            pk_test_clock_advance(k.loop, 100);
         }
         pk_loop_end_turn(k.loop);
         const char *wanted = how == 2 ? "DEADLINE_EXCEEDED:" : "CANCELLED:";
