@@ -15,6 +15,14 @@ static pk_memory memory;
 static pk_buffer_pool buffers;
 static pk_compressor_pool pool;
 
+/* Sanitizers take what only poisoned blocks point to for leaked. */
+static void stop(void)
+{
+    pk_compressor_pool_done(&pool);
+    pk_buffer_pool_done(&buffers);
+    pk_memory_done(&memory);
+}
+
 static void start(void)
 {
     static bool started;
@@ -25,6 +33,7 @@ static void start(void)
     pk_buffer_pool_init(&buffers, &memory);
     pk_compressor_pool_init(&pool, &memory);
     started = true;
+    atexit(stop);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

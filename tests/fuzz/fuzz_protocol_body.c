@@ -73,6 +73,14 @@ static struct outcome read_all(unsigned choice, const uint8_t *bytes, size_t siz
     return outcome;
 }
 
+/* Sanitizers take what only poisoned blocks point to for leaked. */
+static void stop(void)
+{
+    pk_marshalling_done(&marshalling);
+    pk_buffer_pool_done(&pool);
+    pk_memory_done(&memory);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static bool started;
@@ -82,6 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         pk_buffer_pool_init(&pool, &memory);
         pk_marshalling_init(&marshalling, &memory, &pool);
         started = true;
+        atexit(stop);
     }
     if (size < 2)
         return 0;
