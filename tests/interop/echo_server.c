@@ -64,6 +64,10 @@ static pk_future say_hello(void *self, pk_call *call, const Helloworld__HelloReq
 {
     echo_initial(call);
     echo_trailing(call);
+    if (number_of(call, "test-tell-compressed") > 0 &&
+        pk_metadata_add(pk_call_headers(call), "x-request-compressed",
+                        pk_call_request_compressed(call) ? "1" : "0") < 0)
+        fprintf(stderr, "echo-server: a header could not be added\n");
     struct greeting *greeting =
         pk_call_new(call, struct greeting, .call = call, .request = request);
     long delay = number_of(call, "test-delay-ms");
@@ -91,7 +95,7 @@ int main(int argc, char **argv)
     const char *bound;
     int r = pk_loop_new(&loop, NULL);
     if (r == 0)
-        r = pk_server_new(&server, loop, NULL);
+        r = pk_server_new(&server, loop, PK_SERVER_OPTS(.calls = PK_ROUTER_OPTS(.grpc_web = true)));
     if (r == 0)
         r = helloworld_greeter_serve(server, &greeter, NULL);
     if (r == 0)
