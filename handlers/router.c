@@ -134,6 +134,11 @@ int pk_router_concat(pk_router *router, const pk_router *other)
     return r;
 }
 
+const pk_service *pk_router_service(const pk_router *router, size_t index)
+{
+    return index < router->service_count ? router->services[index].service : NULL;
+}
+
 /* ---- Life ---- */
 
 static void free_marshalling(void *part)

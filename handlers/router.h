@@ -52,12 +52,4 @@ void pk_router_call_gone(pk_router *router);
 /* What a transport hands new exchanges to. */
 pk_acceptor pk_router_acceptor(pk_router *router);
 
-/* The services in the order in which they were added (for reflection). */
-static inline const struct pk_registration *pk_router_services(const pk_router *router,
-                                                               size_t *ret_count)
-{
-    *ret_count = router->service_count;
-    return router->services;
-}
-
 #endif

@@ -6,7 +6,9 @@
  * Every thread has a loop and a server of its own; they share nothing but the port. SIGTERM and
  * SIGINT stop gracefully.
  */
+#include <pekoe/health.h>
 #include <pekoe/pekoe.h>
+#include <pekoe/reflection.h>
 
 #include "helloworld.pekoe.h"
 
@@ -160,12 +162,15 @@ struct worker {
     pthread_barrier_t *opened; /* all workers meet here before one serves */
     pk_loop *loop;
     pk_server *server;
+    pk_health *health;         /* answers load balancers */
+    pk_reflection *reflection; /* answers tools, such as `buf curl` */
     int error;
 };
 
 static void stop_worker(void *arg)
 {
     struct worker *worker = arg;
+    pk_health_stop(worker->health);
     pk_detach(pk_server_stop(worker->server, DRAIN_MS));
 }
 
@@ -178,6 +183,12 @@ static void open_worker(struct worker *worker, const char **ret_bound)
     if (r == 0)
         r = helloworld_greeter_serve(worker->server, &greeter, NULL);
     if (r == 0)
+        r = pk_health_new(&worker->health, worker->loop);
+    if (r == 0)
+        r = pk_health_route(worker->health, pk_server_router(worker->server));
+    if (r == 0)
+        r = pk_reflection_new(&worker->reflection, worker->loop, pk_server_router(worker->server));
+    if (r == 0)
         r = pk_server_listen(worker->server, worker->address, ret_bound);
     if (r < 0)
         fprintf(stderr, "greeter-server: cannot listen on %s: %s\n", worker->address,
@@ -188,6 +199,8 @@ static void open_worker(struct worker *worker, const char **ret_bound)
 static void close_worker(struct worker *worker)
 {
     pk_server_free(worker->server);
+    pk_health_free(worker->health);
+    pk_reflection_free(worker->reflection);
     pk_loop_free(worker->loop);
 }
 

@@ -213,6 +213,8 @@ static pk_future ask(pk_reader *reader, bool take)
     pk_call *call = reader->call;
     if (PK_UNLIKELY(!pk_call_is_open(call)))
         return pk_stream_ended(call);
+    if (PK_UNLIKELY(call->scope.arena.exhausted)) /* the handler's own memory may be scratch */
+        return pk_failed_with(&pk_status_no_memory);
     if (PK_UNLIKELY(pk_stream_waits(&reader->wait)))
         return pk_failed(call, PK_INTERNAL, "a read is asked for while another one is pending");
     pk_arena_reset(&reader->arena);

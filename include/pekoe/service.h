@@ -56,6 +56,9 @@ PK_API PK_NODISCARD int pk_router_add(pk_router *router, const pk_service *servi
 /* Adds all services of another router, which may be freed afterwards. Errors as pk_router_add. */
 PK_API PK_NODISCARD int pk_router_concat(pk_router *router, const pk_router *other);
 
+/* The services in the order in which they were added, counted from 0; NULL behind the last. */
+PK_API const pk_service *pk_router_service(const pk_router *router, size_t index);
+
 /*
  * Handles a unary call of any path that no service has, as raw bytes: `request` is the message as
  * it came, decompressed, and the value of the future is a pk_slice * (in the call, or living
