@@ -6,9 +6,12 @@
 
 #define KEPT_BYTES_MAX (32u << 20) /* capacity that a pool keeps, all buffers together */
 
+/* Its address is another one on each thread. */
+static __thread char thread_mark;
+
 void pk_buffer_pool_init(pk_buffer_pool *pool, pk_memory *memory)
 {
-    *pool = (pk_buffer_pool){.memory = memory};
+    *pool = (pk_buffer_pool){.memory = memory, .thread = &thread_mark};
 }
 
 static void free_buffer(pk_buffer_pool *pool, pk_buffer *buffer)
@@ -37,6 +40,7 @@ void pk_buffer_pool_done(pk_buffer_pool *pool)
 /* The newest of the list, or a new one of `size` bytes. NULL without memory. */
 static pk_buffer *take(pk_buffer_pool *pool, pk_buffer **list, size_t size)
 {
+    assert(pool->thread == &thread_mark);
     pk_buffer *buffer = *list;
     if (PK_LIKELY(buffer != NULL)) {
         *list = buffer->next;
@@ -78,9 +82,12 @@ pk_buffer *pk_buffer_get_block(pk_buffer_pool *pool)
 
 pk_buffer *pk_buffer_unref(pk_buffer *buffer)
 {
-    if (!buffer || --buffer->references > 0)
+    if (!buffer)
         return NULL;
     pk_buffer_pool *pool = buffer->pool;
+    assert(pool->thread == &thread_mark);
+    if (--buffer->references > 0)
+        return NULL;
     pool->lent--;
     if (PK_UNLIKELY(buffer->capacity > PK_BUFFER_KEPT_MAX ||
                     pool->kept_bytes + buffer->capacity > KEPT_BYTES_MAX)) {

@@ -28,11 +28,12 @@ typedef struct pk_buffer {
 } pk_buffer;
 
 struct pk_buffer_pool {
-    pk_memory *memory; /* borrowed: the loop's */
-    pk_buffer *kept;   /* empty buffers, newest first */
-    pk_buffer *blocks; /* the same, of PK_BUFFER_BLOCK bytes each */
-    size_t kept_bytes; /* their capacity together */
-    size_t lent;       /* buffers outside */
+    pk_memory *memory;  /* borrowed: the loop's */
+    pk_buffer *kept;    /* empty buffers, newest first */
+    pk_buffer *blocks;  /* the same, of PK_BUFFER_BLOCK bytes each */
+    size_t kept_bytes;  /* their capacity together */
+    size_t lent;        /* buffers outside */
+    const void *thread; /* marks the thread that made the pool: debug builds hold all to it */
 };
 
 void pk_buffer_pool_init(pk_buffer_pool *pool, pk_memory *memory);

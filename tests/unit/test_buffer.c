@@ -4,6 +4,8 @@
 
 #include <criterion/criterion.h>
 
+#include <pthread.h>
+#include <signal.h>
 #include <string.h>
 
 static counting_allocator counts;
@@ -125,3 +127,30 @@ Test(buffer, without_memory_it_stays_as_it_was)
     pk_buffer_unref(buffer);
     end();
 }
+
+#ifndef NDEBUG
+static void *give_back(void *buffer)
+{
+    pk_buffer_unref(buffer);
+    return NULL;
+}
+
+static void *take_one(void *from)
+{
+    return pk_buffer_get(from);
+}
+
+Test(buffer, one_that_reaches_another_loops_thread_asserts, .signal = SIGABRT)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, give_back, pk_buffer_get(&pool));
+    pthread_join(thread, NULL);
+}
+
+Test(buffer, a_pool_that_another_thread_takes_from_asserts, .signal = SIGABRT)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, take_one, &pool);
+    pthread_join(thread, NULL);
+}
+#endif
