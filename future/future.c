@@ -13,18 +13,13 @@ static pk_future no_memory(void)
     return pk_failed_with(&pk_status_no_memory);
 }
 
-static struct pk_hung_step then_step(pk_step *step, void *arg)
-{
-    return (struct pk_hung_step){.kind = PK_STEP_THEN, .fn.then = step, .arg = arg};
-}
-
-static struct pk_hung_step recover_step(pk_recovery *recovery, void *arg)
-{
-    return (struct pk_hung_step){.kind = PK_STEP_RECOVER, .fn.recover = recovery, .arg = arg};
-}
+#define then_step(step, arg_) \
+    ((const struct pk_hung_step){.kind = PK_STEP_THEN, .fn.then = (step), .arg = (arg_)})
+#define recover_step(step, arg_) \
+    ((const struct pk_hung_step){.kind = PK_STEP_RECOVER, .fn.recover = (step), .arg = (arg_)})
 
 /* The same as a settled promise would do it, at once. */
-static pk_future apply_now(pk_future outcome, struct pk_hung_step step)
+static pk_future apply_now(pk_future outcome, const struct pk_hung_step *step)
 {
     pk_current.depth += PK_INLINE_STEP;
     pk_future next = pk_step_apply(step, outcome);
@@ -33,7 +28,7 @@ static pk_future apply_now(pk_future outcome, struct pk_hung_step step)
 }
 
 /* The inline depth is used up: the step goes to the ready queue. */
-static __attribute__((noinline)) pk_future defer(pk_future outcome, struct pk_hung_step step)
+static __attribute__((noinline)) pk_future defer(pk_future outcome, const struct pk_hung_step *step)
 {
     pk_scope *scope = pk_current.scope;
     if (!scope)
@@ -46,7 +41,7 @@ static __attribute__((noinline)) pk_future defer(pk_future outcome, struct pk_hu
  * Hangs a step on a pending future. False: there was no memory, the step will not run and the
  * future was cancelled.
  */
-static __attribute__((noinline)) bool hang(pk_future future, struct pk_hung_step step,
+static __attribute__((noinline)) bool hang(pk_future future, const struct pk_hung_step *step,
                                            pk_future *ret_next)
 {
     pk_promise *promise = pk_promise_use(future);
@@ -72,7 +67,8 @@ static __attribute__((noinline)) bool hang(pk_future future, struct pk_hung_step
     return true;
 }
 
-static __attribute__((noinline)) pk_future hang_or_fail(pk_future future, struct pk_hung_step step)
+static __attribute__((noinline)) pk_future hang_or_fail(pk_future future,
+                                                        const struct pk_hung_step *step)
 {
     pk_future next;
     return hang(future, step, &next) ? next : no_memory();
@@ -84,9 +80,9 @@ static __attribute__((noinline)) pk_future then_slowly(pk_future future, pk_step
     if (future.state == PK_FUTURE_FAILED)
         return future;
     if (future.state == PK_FUTURE_PENDING)
-        return hang_or_fail(future, then_step(step, arg));
+        return hang_or_fail(future, &then_step(step, arg));
     pk_current.depth -= PK_INLINE_STEP;
-    return defer(future, then_step(step, arg));
+    return defer(future, &then_step(step, arg));
 }
 
 /* 13 instructions beyond the step's own where the value is there: docs/futures.md. */
@@ -106,11 +102,14 @@ pk_future pk_recover(pk_future future, pk_recovery *recovery, void *arg)
 {
     if (PK_LIKELY(future.state == PK_FUTURE_DONE))
         return future;
-    if (future.state == PK_FUTURE_PENDING)
-        return hang_or_fail(future, recover_step(recovery, arg));
+    if (PK_UNLIKELY(future.state == PK_FUTURE_PENDING))
+        return hang_or_fail(future, &recover_step(recovery, arg));
     if (PK_UNLIKELY(pk_too_deep()))
-        return defer(future, recover_step(recovery, arg));
-    return apply_now(future, recover_step(recovery, arg));
+        return defer(future, &recover_step(recovery, arg));
+    pk_current.depth += PK_INLINE_STEP;
+    pk_future next = recovery(future.pointer, arg);
+    pk_current.depth -= PK_INLINE_STEP;
+    return next;
 }
 
 pk_future pk_finally(pk_future future, void (*cleanup)(void *arg), void *arg)
@@ -119,9 +118,9 @@ pk_future pk_finally(pk_future future, void (*cleanup)(void *arg), void *arg)
         cleanup(arg);
         return future;
     }
-    struct pk_hung_step step = {.kind = PK_STEP_FINALLY, .fn.finally = cleanup, .arg = arg};
+    const struct pk_hung_step step = {.kind = PK_STEP_FINALLY, .fn.finally = cleanup, .arg = arg};
     pk_future next;
-    if (hang(future, step, &next))
+    if (hang(future, &step, &next))
         return next;
     cleanup(arg); /* it could not be hung up, and must run */
     return no_memory();
@@ -152,7 +151,7 @@ void pk_await(pk_scope *scope, pk_future future, pk_awaiter *awaiter, void *arg)
         }
     }
     struct pk_hung_step step = {.kind = PK_STEP_AWAIT, .fn.await = awaiter, .arg = arg};
-    bool hung = pk_promise_hang(promise, step);
+    bool hung = pk_promise_hang(promise, &step);
     if (hung) {
         pk_promise_consumed(promise);
         return;

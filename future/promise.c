@@ -286,7 +286,8 @@ static void cancel_pending(pk_pending *pending, const pk_status *status)
     give_up(promise, awaited ? pk_done(NULL) : pk_failed_with(status));
 }
 
-pk_promise *pk_promise_settled_new(pk_scope *scope, pk_future outcome, struct pk_hung_step step)
+pk_promise *pk_promise_settled_new(pk_scope *scope, pk_future outcome,
+                                   const struct pk_hung_step *step)
 {
     pk_promise *promise = make(scope, PK_PROMISE_OPEN, 1);
     if (!promise)
@@ -422,12 +423,12 @@ void pk_promise_drop(pk_future future, const pk_status *status)
 
 /* ---- Steps ---- */
 
-bool pk_promise_hang(pk_promise *promise, struct pk_hung_step step)
+bool pk_promise_hang(pk_promise *promise, const struct pk_hung_step *step)
 {
     struct pk_hung_step *hung = pk_memory_get(promise->memory, sizeof *hung);
     if (!hung)
         return false;
-    *hung = step;
+    *hung = *step;
     hung->next = NULL;
     *promise->last_step = hung;
     promise->last_step = &hung->next;
@@ -437,10 +438,10 @@ bool pk_promise_hang(pk_promise *promise, struct pk_hung_step step)
 bool pk_promise_finally(pk_promise *promise, void (*cleanup)(void *arg), void *arg)
 {
     struct pk_hung_step step = {.kind = PK_STEP_FINALLY, .fn.finally = cleanup, .arg = arg};
-    return pk_promise_hang(promise, step);
+    return pk_promise_hang(promise, &step);
 }
 
-static struct pk_hung_step take_step(pk_promise *promise)
+static inline struct pk_hung_step take_step(pk_promise *promise)
 {
     struct pk_hung_step *first = promise->steps, step = *first;
     promise->steps = first->next;
@@ -461,26 +462,6 @@ static void bridge_arrived(pk_promise *bridge, pk_promise *source, pk_future out
     pk_promise_unref(bridge);
 }
 
-pk_future pk_step_apply(struct pk_hung_step step, pk_future outcome)
-{
-    switch (step.kind) {
-    case PK_STEP_THEN:
-        return outcome.state == PK_FUTURE_DONE ? step.fn.then(outcome.pointer, step.arg) : outcome;
-    case PK_STEP_RECOVER:
-        return outcome.state == PK_FUTURE_FAILED ? step.fn.recover(outcome.pointer, step.arg)
-                                                 : outcome;
-    case PK_STEP_FINALLY:
-        step.fn.finally(step.arg);
-        return outcome;
-    case PK_STEP_AWAIT:
-        step.fn.await(outcome, step.arg);
-        return outcome;
-    case PK_STEP_BRIDGE:
-        break; /* run_ready's own */
-    }
-    __builtin_unreachable();
-}
-
 /*
  * Makes `bridge` wait for `source`, whose consumer's reference it takes. False: no memory, then
  * the source was cancelled and let go.
@@ -488,7 +469,7 @@ pk_future pk_step_apply(struct pk_hung_step step, pk_future outcome)
 static bool wait_for(pk_promise *bridge, pk_promise *source)
 {
     struct pk_hung_step step = {.kind = PK_STEP_BRIDGE, .arg = bridge};
-    if (!pk_promise_hang(source, step)) {
+    if (!pk_promise_hang(source, &step)) {
         source->unwanted = true;
         pk_promise_cancel(source, &pk_status_no_memory);
         pk_promise_consumed(source);
@@ -569,7 +550,7 @@ static void run_ready(pk_ready *ready)
             bridge_arrived(step.arg, promise, outcome);
             continue;
         }
-        outcome = pk_step_apply(step, outcome);
+        outcome = pk_step_apply(&step, outcome);
         if (outcome.state != PK_FUTURE_PENDING)
             continue;
         pk_promise *target = pk_promise_use(outcome);

@@ -132,10 +132,11 @@ pk_promise *pk_promise_use(pk_future future);
 void pk_promise_consumed(pk_promise *promise);
 
 /* Adds a step; false without memory. */
-PK_NODISCARD bool pk_promise_hang(pk_promise *promise, struct pk_hung_step step);
+PK_NODISCARD bool pk_promise_hang(pk_promise *promise, const struct pk_hung_step *step);
 
 /* A promise that is settled already and has one step, in the ready queue; NULL without memory. */
-pk_promise *pk_promise_settled_new(pk_scope *scope, pk_future outcome, struct pk_hung_step step);
+pk_promise *pk_promise_settled_new(pk_scope *scope, pk_future outcome,
+                                   const struct pk_hung_step *step);
 
 /*
  * A promise of `scope` that stands for `source`, whose consumer it becomes; `source` may have
@@ -143,8 +144,27 @@ pk_promise *pk_promise_settled_new(pk_scope *scope, pk_future outcome, struct pk
  */
 pk_promise *pk_bridge_to(pk_scope *scope, pk_promise *source);
 
-/* What a step makes of an outcome. */
-pk_future pk_step_apply(struct pk_hung_step step, pk_future outcome);
+/* What a step makes of an outcome; a bridge step is run_ready's own. */
+static inline pk_future pk_step_apply(const struct pk_hung_step *step, pk_future outcome)
+{
+    switch (step->kind) {
+    case PK_STEP_THEN:
+        return outcome.state == PK_FUTURE_DONE ? step->fn.then(outcome.pointer, step->arg)
+                                               : outcome;
+    case PK_STEP_RECOVER:
+        return outcome.state == PK_FUTURE_FAILED ? step->fn.recover(outcome.pointer, step->arg)
+                                                 : outcome;
+    case PK_STEP_FINALLY:
+        step->fn.finally(step->arg);
+        return outcome;
+    case PK_STEP_AWAIT:
+        step->fn.await(outcome, step->arg);
+        return outcome;
+    case PK_STEP_BRIDGE:
+        break;
+    }
+    __builtin_unreachable();
+}
 
 /* RESOURCE_EXHAUSTED, static: what comes back when memory runs out. */
 extern const pk_status pk_status_no_memory;
