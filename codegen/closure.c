@@ -114,6 +114,18 @@ bool gen_message_reaches_text(struct gen_memory *memory, const struct gen_messag
     return reaches(memory, message, has_text);
 }
 
+bool gen_message_is_small(const struct gen_message *message)
+{
+    for (size_t i = 0; i < message->n_fields; i++) {
+        const struct gen_field *field = message->fields[i];
+
+        if (field->presence == GEN_REPEATED || field->message || field->type == GEN_STRING ||
+            field->type == GEN_BYTES)
+            return false;
+    }
+    return message->n_fields <= 4;
+}
+
 unsigned gen_field_wire_type(const struct gen_field *field)
 {
     switch (field->type) {

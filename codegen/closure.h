@@ -34,6 +34,12 @@ bool gen_message_reaches_required(struct gen_memory *memory, const struct gen_me
 /* Whether the message, or one that it may hold, has text: see gen_field_is_text. */
 bool gen_message_reaches_text(struct gen_memory *memory, const struct gen_message *message);
 
+/*
+ * A few numbers and nothing else: such a message is read and written inside its parent's functions,
+ * since saving registers for a call would cost as much.
+ */
+bool gen_message_is_small(const struct gen_message *message);
+
 /* The member that counts as text for a C reader: it ends in a NUL. */
 static inline bool gen_field_is_text(const struct gen_field *field)
 {

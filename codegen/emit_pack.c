@@ -340,13 +340,20 @@ static void write_field(struct gen_printer *out, const struct gen_message *messa
 
 /* ---- One message ----------------------------------------------------------------------------- */
 
+static const char *linkage(const struct gen_message *message)
+{
+    return gen_message_is_small(message) ? "PK_INLINE" : "static";
+}
+
 static void write_packer(struct gen_printer *out, const struct gen_message *message)
 {
     gen_set(out, "type", message->c_type);
     gen_set(out, "lower", message->c_lower);
     gen_set(out, "base", message->c_base);
-    gen_print(out, "static uint8_t *pack_$lower$(const void *object, pk_packer *packer, "
-                   "uint8_t *at)\n{\n");
+    gen_print(out,
+              "$linkage$ uint8_t *pack_$lower$(const void *object, pk_packer *packer, "
+              "uint8_t *at)\n{\n",
+              "linkage", linkage(message));
     gen_indent(out);
     gen_print(out, "const $type$ *message = (const $type$ *) object;\n"
                    "\n"
@@ -425,9 +432,9 @@ void gen_emit_pack_source(struct gen_run *run, const struct gen_file *file, stru
               "/* --- packers: each writes its message so that it ends before `at` --- */\n\n");
     for (size_t i = 0; i < closure.count; i++)
         gen_print(out,
-                  "static uint8_t *pack_$lower$(const void *object, pk_packer *packer, "
+                  "$linkage$ uint8_t *pack_$lower$(const void *object, pk_packer *packer, "
                   "uint8_t *at);\n",
-                  "lower", closure.messages[i]->c_lower);
+                  "lower", closure.messages[i]->c_lower, "linkage", linkage(closure.messages[i]));
     gen_write(out, "\n");
     for (size_t i = 0; i < closure.count; i++)
         write_packer(out, closure.messages[i]);

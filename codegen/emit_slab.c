@@ -896,25 +896,9 @@ static bool is_wide(const struct gen_message *message)
             message->by_number[message->n_fields - 1]->number > CHAIN_NUMBER_MAX);
 }
 
-/*
- * A few numbers and nothing else: such a message is decoded in its parent, since saving registers
- * would cost as much as reading it.
- */
-static bool is_small(const struct gen_message *message)
-{
-    for (size_t i = 0; i < message->n_fields; i++) {
-        const struct gen_field *field = message->fields[i];
-
-        if (field->presence == GEN_REPEATED || field->message || field->type == GEN_STRING ||
-            field->type == GEN_BYTES)
-            return false;
-    }
-    return message->n_fields <= 4;
-}
-
 static const char *linkage(const struct gen_message *message)
 {
-    return is_small(message) ? "PK_INLINE" : "static";
+    return gen_message_is_small(message) ? "PK_INLINE" : "static";
 }
 
 static void write_decode(struct gen_run *run, struct gen_printer *out,

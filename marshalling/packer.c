@@ -50,7 +50,7 @@ static unsigned wire_type_of(pk_number kind)
 }
 
 /* Element `index` as the number that its varint or fixed form holds. */
-static uint64_t element(pk_number kind, const void *array, size_t index)
+PK_INLINE uint64_t element(pk_number kind, const void *array, size_t index)
 {
     switch (kind) {
     case PK_NUMBER_INT32:
@@ -102,6 +102,15 @@ static uint8_t *pack_fixed_elements(pk_packer *packer, uint8_t *at, size_t eleme
 #endif
 }
 
+/* Elements [from, behind), for which there is room. */
+PK_INLINE uint8_t *write_varints(uint8_t *at, pk_number kind, const void *array, size_t from,
+                                 size_t behind)
+{
+    while (behind > from)
+        at = pk_pack_varint(at, element(kind, array, --behind));
+    return at;
+}
+
 static uint8_t *pack_varint_elements(pk_packer *packer, uint8_t *at, pk_number kind,
                                      const void *array, size_t count)
 {
@@ -110,8 +119,13 @@ static uint8_t *pack_varint_elements(pk_packer *packer, uint8_t *at, pk_number k
         at = pk_pack_room(packer, at, round * PK_VARINT_MAX);
         if (!at)
             return NULL;
-        for (size_t i = count; i-- > count - round;)
-            at = pk_pack_varint(at, element(kind, array, i));
+        /* The usual kinds have loops of their own. */
+        if (kind == PK_NUMBER_INT64)
+            at = write_varints(at, PK_NUMBER_INT64, array, count - round, count);
+        else if (kind == PK_NUMBER_INT32)
+            at = write_varints(at, PK_NUMBER_INT32, array, count - round, count);
+        else
+            at = write_varints(at, kind, array, count - round, count);
         count -= round;
     }
     return at;

@@ -81,7 +81,7 @@ PK_INLINE uint8_t *pk_pack_fixed64(uint8_t *at, uint64_t value)
     return at;
 }
 
-/* Copies bytes so that they end before `at`. Short ones take no call. */
+/* Copies bytes so that they end before `at`. Short ones take no call: their halves overlap. */
 PK_INLINE uint8_t *pk_pack_bytes(uint8_t *at, const void *bytes, size_t length)
 {
     const uint8_t *from = (const uint8_t *) bytes;
@@ -104,6 +104,14 @@ PK_INLINE uint8_t *pk_pack_bytes(uint8_t *at, const void *bytes, size_t length)
             at[length / 2] = from[length / 2];
             at[length - 1] = from[length - 1];
         }
+    } else if (length <= 32) {
+        struct {
+            uint64_t words[2];
+        } first, last;
+        memcpy(&first, from, 16);
+        memcpy(&last, from + length - 16, 16);
+        memcpy(at, &first, 16);
+        memcpy(at + length - 16, &last, 16);
     } else {
         memcpy(at, from, length);
     }

@@ -223,6 +223,11 @@ PK_INLINE uint8_t *pk_write_varint_before(uint8_t *at, uint64_t value)
         *--at = (uint8_t) value;
         return at;
     }
+    if (PK_LIKELY(value < 0x4000)) {
+        at[-1] = (uint8_t) (value >> 7);
+        at[-2] = (uint8_t) (value | 0x80);
+        return at - 2;
+    }
     uint8_t *start = at - pk_varint_size(value);
     uint8_t *p = start;
     do {
