@@ -1,4 +1,4 @@
-/* Power-of-two size classes over the program's allocator: see memory.h. */
+/* Size classes over the program's allocator: see memory.h. */
 #include "core/memory.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static void *resize_with_realloc(void *context, void *block, size_t size)
 
 size_t pk_memory_usable(size_t size)
 {
-    return size > PK_MEMORY_LARGEST ? size : (size_t) 16 << pk_memory_class(size);
+    return size > PK_MEMORY_LARGEST ? size : pk_memory_class_bytes(pk_memory_class(size));
 }
 
 int pk_memory_init(pk_memory *memory, const pk_allocator *allocator)
@@ -43,7 +43,7 @@ static void drop_kept(pk_memory *memory)
     for (unsigned i = 0; i < PK_MEMORY_CLASSES; i++) {
         while (memory->kept[i]) {
             struct pk_memory_free *block = memory->kept[i];
-            PK_MEMORY_ALLOW(block, (size_t) 16 << i);
+            PK_MEMORY_ALLOW(block, pk_memory_class_bytes(i));
             memory->kept[i] = block->next;
             memory->allocator.resize(memory->allocator.context, block, 0);
         }

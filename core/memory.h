@@ -29,8 +29,11 @@
 #define PK_MEMORY_ALLOW(block, bytes) ((void) 0)
 #endif
 
-/* Sizes are rounded up to powers of two; what is freed is kept per class up to these bounds. */
-#define PK_MEMORY_CLASSES 17           /* 16 bytes to 1 MiB */
+/*
+ * Sizes are rounded up to multiples of 16 up to 64, then to four steps per doubling, which wastes
+ * at most a fifth. What is freed is kept per class up to these bounds.
+ */
+#define PK_MEMORY_CLASSES 60           /* 16 bytes to 1 MiB */
 #define PK_MEMORY_LARGEST (16u << 16)  /* 1 MiB: above it the allocator is called directly */
 #define PK_MEMORY_KEPT_MAX (32u << 20) /* bytes that all classes together may keep */
 #define PK_MEMORY_SCRATCH (16u << 20)  /* bytes of scratch for allocations that failed */
@@ -53,13 +56,20 @@ PK_NODISCARD int pk_memory_init(pk_memory *memory, const pk_allocator *allocator
 /* Gives every kept block back to the allocator. All that was handed out must be back. */
 void pk_memory_done(pk_memory *memory);
 
-/* The class of a size up to PK_MEMORY_LARGEST: class k holds blocks of 16 << k bytes. */
+/* The class of a size up to PK_MEMORY_LARGEST. */
 static inline unsigned pk_memory_class(size_t size)
 {
-    if (size <= 16)
-        return 0;
-    return (unsigned) (8 * sizeof(unsigned long)) -
-           (unsigned) __builtin_clzl((unsigned long) (size - 1)) - 4;
+    unsigned long below = size > 0 ? size - 1 : 0;
+    if (below < 64)
+        return (unsigned) (below >> 4);
+    unsigned top = (unsigned) (8 * sizeof below) - 1 - (unsigned) __builtin_clzl(below);
+    return 4 * (top - 5) + (unsigned) (below >> (top - 2) & 3);
+}
+
+/* Bytes of a block of a class. */
+static inline size_t pk_memory_class_bytes(unsigned class)
+{
+    return class < 4 ? (size_t) 16 * (class + 1) : (size_t) (5 + class % 4) << (class / 4 + 3);
 }
 
 /* The slow paths of the two functions below: nothing is kept; too large, or too much is kept. */
@@ -73,11 +83,12 @@ static inline void *pk_memory_get(pk_memory *memory, size_t size)
         return pk_memory_allocate(memory, size);
     unsigned class = pk_memory_class(size);
     struct pk_memory_free *block = memory->kept[class];
+    size_t bytes = pk_memory_class_bytes(class);
     if (PK_UNLIKELY(!block))
-        return pk_memory_allocate(memory, (size_t) 16 << class);
-    PK_MEMORY_ALLOW(block, (size_t) 16 << class);
+        return pk_memory_allocate(memory, bytes);
+    PK_MEMORY_ALLOW(block, bytes);
     memory->kept[class] = block->next;
-    memory->kept_bytes -= (size_t) 16 << class;
+    memory->kept_bytes -= bytes;
     memory->live_blocks++;
     return block;
 }
@@ -89,13 +100,17 @@ static inline void pk_memory_put(pk_memory *memory, void *block, size_t size)
         return;
     assert(memory->live_blocks > 0);
     memory->live_blocks--;
-    size_t bytes = size > PK_MEMORY_LARGEST ? size : (size_t) 16 << pk_memory_class(size);
-    if (PK_UNLIKELY(bytes > PK_MEMORY_LARGEST || memory->kept_bytes + bytes > PK_MEMORY_KEPT_MAX)) {
+    if (PK_UNLIKELY(size > PK_MEMORY_LARGEST)) {
+        pk_memory_release(memory, block);
+        return;
+    }
+    unsigned class = pk_memory_class(size);
+    size_t bytes = pk_memory_class_bytes(class);
+    if (PK_UNLIKELY(memory->kept_bytes + bytes > PK_MEMORY_KEPT_MAX)) {
         pk_memory_release(memory, block);
         return;
     }
     struct pk_memory_free *kept = (struct pk_memory_free *) block;
-    unsigned class = pk_memory_class(size);
     kept->next = memory->kept[class];
     memory->kept[class] = kept;
     memory->kept_bytes += bytes;

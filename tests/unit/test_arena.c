@@ -82,7 +82,7 @@ Test(arena, a_round_after_a_reset_is_served_from_the_block_that_was_kept)
         pk_arena_reset(&arena);
     }
     cr_assert_eq(counts.requests, 1);
-    cr_assert_eq(arena.total, 4096);
+    cr_assert_eq(arena.total, 3072);
     /* What is given back is kept by the memory: the next arena takes it from there. */
     pk_arena_done(&arena);
     pk_arena_init(&arena, &memory, 3000);

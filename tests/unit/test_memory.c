@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-Test(memory, usable_sizes_are_powers_of_two_up_to_the_largest_class)
+Test(memory, usable_sizes_have_four_steps_per_doubling_up_to_the_largest_class)
 {
     static const struct {
         size_t asked, usable;
@@ -17,10 +17,17 @@ Test(memory, usable_sizes_are_powers_of_two_up_to_the_largest_class)
         {16, 16},
         {17, 32},
         {32, 32},
-        {33, 64},
+        {33, 48},
+        {64, 64},
+        {65, 80},
+        {80, 80},
+        {81, 96},
+        {113, 128},
+        {129, 160},
         {1000, 1024},
         {1024, 1024},
-        {1025, 2048},
+        {1025, 1280},
+        {16385, 20480},
         {(1u << 20) - 1, 1u << 20},
         {1u << 20, 1u << 20},
         {(1u << 20) + 1, (1u << 20) + 1},
@@ -42,6 +49,19 @@ Test(memory, usable_sizes_are_powers_of_two_up_to_the_largest_class)
     cr_assert_eq(counts.blocks, 0);
 }
 
+/* Each size fits its class, and the class below would be too small. */
+Test(memory, every_size_gets_the_smallest_class_that_holds_it)
+{
+    for (size_t size = 1; size <= PK_MEMORY_LARGEST; size += 1 + size / 100) {
+        unsigned class = pk_memory_class(size);
+        cr_assert_lt(class, PK_MEMORY_CLASSES);
+        cr_assert_geq(pk_memory_class_bytes(class), size);
+        cr_assert_eq(pk_memory_class_bytes(class) % 16, 0);
+        cr_assert(class == 0 || pk_memory_class_bytes(class - 1) < size, "%zu", size);
+    }
+    cr_assert_eq(pk_memory_class(PK_MEMORY_LARGEST), PK_MEMORY_CLASSES - 1);
+}
+
 Test(memory, a_block_that_came_back_serves_every_size_of_its_class_without_an_allocation)
 {
     counting_allocator counts = {0};
@@ -49,13 +69,13 @@ Test(memory, a_block_that_came_back_serves_every_size_of_its_class_without_an_al
     cr_assert_eq(pk_memory_init(&memory, COUNTING_ALLOCATOR(&counts)), 0);
     void *first = pk_memory_get(&memory, 100);
     pk_memory_put(&memory, first, 100);
-    for (size_t size = 65; size <= 128; size++) {
+    for (size_t size = 97; size <= 112; size++) {
         void *again = pk_memory_get(&memory, size);
         cr_assert_eq(again, first);
         pk_memory_put(&memory, again, size);
     }
     cr_assert_eq(counts.requests, 1);
-    cr_assert_eq(memory.kept_bytes, 128);
+    cr_assert_eq(memory.kept_bytes, 112);
     pk_memory_done(&memory);
     cr_assert_eq(counts.blocks, 0);
 }
