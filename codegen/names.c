@@ -39,7 +39,7 @@ static const char *const escaped_by_pekoe[] = {
 };
 
 const char *const gen_message_endings[] = {"done", "new", "read", "type", "write", NULL};
-const char *const gen_service_endings[] = {"impl", "route", "serve", "service", NULL};
+const char *const gen_service_endings[] = {"impl", "methods", "route", "serve", "service", NULL};
 
 static bool is_listed(const char *name, const char *const *list, size_t count)
 {
