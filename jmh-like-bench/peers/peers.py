@@ -1,0 +1,166 @@
+#!/usr/bin/python3
+"""Pekoe's greeter beside servers that nobody here wrote, in one interleaved run.
+
+usage: peers.py BUILD [--rounds N] [--quick] [--json FILE]
+
+Builds the peers from Debian's packages (libgrpc++-dev), pins each server to CPU 0 and the load to
+CPU 1, and plays the same calls to each in turn. The figure is the server's own CPU time per request
+(user and system, all threads), the median of the rounds; in brackets the spread, as a share of it.
+Ratios are of medians within this run; absolute times move with the machine.
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+UNARY, REPLIES = '/helloworld.Greeter/SayHello', '/helloworld.Greeter/ItKeepsReplying'
+STREAM_MESSAGES = 1000
+
+
+def frame(name):
+    message = b'\x0a' + bytes([len(name)]) + name.encode()
+    return struct.pack('>BI', 0, len(message)) + message
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(('127.0.0.1', 0))
+        return probe.getsockname()[1]
+
+
+def build_peers(folder):
+    """name -> command, with {port}; what cannot be built is left out, and said."""
+    peers = {}
+    floor = folder / 'echo-floor'
+    subprocess.run(['cc', '-O2', '-o', floor, HERE / 'echo_floor.c'], check=True)
+    peers['echo floor'] = [floor, '{port}']
+    try:
+        flags = subprocess.run(['pkg-config', '--cflags', '--libs', 'grpc++', 'protobuf'], check=True,
+                               capture_output=True, text=True).stdout.split()
+        subprocess.run(['protoc', f'-I{ROOT}/examples/greeter', f'--cpp_out={folder}',
+                        f'--grpc_out={folder}', '--plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin',
+                        'helloworld.proto'], check=True)
+        server = folder / 'grpcpp-server'
+        subprocess.run(['g++', '-O2', '-std=c++17', f'-I{folder}', '-o', server,
+                        HERE / 'grpcpp_server.cc', folder / 'helloworld.pb.cc',
+                        folder / 'helloworld.grpc.pb.cc', *flags], check=True)
+        peers['grpc++ async'] = [server, 'async', '{port}']
+        peers['grpc++ callback'] = [server, 'callback', '{port}']
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f'grpc++ is left out: {error}', file=sys.stderr)
+    return peers
+
+
+class Server:
+    def __init__(self, command):
+        self.port = free_port()
+        words = [str(word).format(port=self.port) for word in command]
+        self.process = subprocess.Popen(['taskset', '-c', '0', *words], stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, text=True)
+        self.process.stdout.readline()
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Bench:
+    def __init__(self, build, folder):
+        self.load = build / 'jmh-like-bench/pekoe-load'
+        self.bodies = {}
+        for name, text in (('hello', 'world'), ('many', 'many')):
+            self.bodies[name] = folder / name
+            self.bodies[name].write_bytes(frame(text))
+        self.servers = {}
+        self.results = {}
+
+    def run(self, peer, row):
+        name, connections, streams, requests, path, body, share = row
+        if peer not in self.servers or (peer == 'echo floor' and path != UNARY):
+            return
+        server = self.servers[peer]
+        command = ['taskset', '-c', '1', self.load, '--connect', f'127.0.0.1:{server.port}',
+                   '--connections', str(connections), '--streams', str(streams),
+                   '--requests', str(requests), '--warm-up', str(max(requests // 10, 1)),
+                   '--server', str(server.process.pid)]
+        command += ['--echo'] if peer == 'echo floor' else ['--path', path, '--body',
+                                                            str(self.bodies[body])]
+        done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode != 0:
+            sys.exit(f'{peer}, {name}: {done.stderr}')
+        values = {key: float(value) for key, value in re.findall(r'(\w+)=([\d.]+)', done.stdout)}
+        values['cpu'] = values['server_cpu_us'] / share
+        values['rate'] *= share
+        self.results.setdefault(name, {}).setdefault(peer, []).append(values)
+
+
+def table(results, peers):
+    lines = []
+    for name, by_peer in results.items():
+        lines.append(f'\n{name}\n  {"":18}{"CPU us":>10}{"spread":>8}{"per second":>14}'
+                     f'{"p50 us":>10}{"p99 us":>10}{"x pekoe":>9}')
+        ours = statistics.median(r['cpu'] for r in by_peer['pekoe'])
+        for peer in peers:
+            if peer not in by_peer:
+                continue
+            cpu = [r['cpu'] for r in by_peer[peer]]
+            middle = statistics.median(cpu)
+            rest = [statistics.median(r[key] for r in by_peer[peer])
+                    for key in ('rate', 'p50_us', 'p99_us')]
+            lines.append(f'  {peer:18}{middle:10.3f}{(max(cpu) - min(cpu)) / middle:8.0%}'
+                         f'{rest[0]:14,.0f}{rest[1]:10.1f}{rest[2]:10.1f}{middle / ours:9.2f}')
+    return '\n'.join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('build', type=pathlib.Path)
+    parser.add_argument('--rounds', type=int, default=5)
+    parser.add_argument('--quick', action='store_true', help='a tenth of the requests')
+    parser.add_argument('--json', type=pathlib.Path)
+    arguments = parser.parse_args()
+    scale = 10 if arguments.quick else 1
+    # Name, connections, streams at once, requests, path, body, messages of one request's reply.
+    rows = [('unary, 1 connection, 1 at once', 1, 1, 20000 // scale, UNARY, 'hello', 1),
+            ('unary, 10 connections, 10 at once', 10, 10, 200000 // scale, UNARY, 'hello', 1),
+            ('unary, 50 connections, 100 at once', 50, 100, 500000 // scale, UNARY, 'hello', 1),
+            ('server stream of 1,000, 1 connection, 10 at once (per message)', 1, 10,
+             500 // scale, REPLIES, 'many', STREAM_MESSAGES)]
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        bench = Bench(arguments.build.resolve(), folder)
+        commands = {'pekoe': [arguments.build.resolve() / 'jmh-like-bench/peers-greeter', '--listen',
+                              '127.0.0.1:{port}'],
+                    **build_peers(folder)}
+        try:
+            for name, command in commands.items():
+                bench.servers[name] = Server(command)
+            for number in range(arguments.rounds):
+                print(f'round {number + 1} of {arguments.rounds}', file=sys.stderr, flush=True)
+                for row in rows:
+                    for peer in commands:
+                        bench.run(peer, row)
+        finally:
+            for server in bench.servers.values():
+                server.stop()
+    cpu = next((line.split(':')[1].strip() for line in open('/proc/cpuinfo')
+                if line.startswith('model name')), 'unknown')
+    print(f'{cpu}, {os.cpu_count()} processors, Linux {os.uname().release}, '
+          f'{arguments.rounds} interleaved rounds')
+    print(table(bench.results, list(commands)))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(bench.results, indent=1))
+
+
+if __name__ == '__main__':
+    main()
