@@ -20,6 +20,7 @@ void pk_scope_init(pk_scope *scope, pk_memory *memory, const pk_scope_host *host
     scope->loop = loop;
     scope->cancelled = NULL;
     scope->lasting = false;
+    scope->completed = false;
     scope->on_released = NULL;
     scope->pins = 0;
     scope->label = NULL;

@@ -40,7 +40,8 @@ struct pk_scope {
     void *loop;                 /* what the host's functions take: a pk_loop */
     const pk_status *cancelled; /* set once the scope was cancelled; new promises fail with it */
     bool lasting;               /* the loop's own: its steps need no bridge (see promise.h) */
-    unsigned pins;              /* who still needs the memory: live promises, worker threads */
+    bool completed; /* set before its end where that is no cancel; see pk_promise.token */
+    unsigned pins;  /* who still needs the memory: live promises, worker threads */
     void (*on_released)(pk_scope *scope); /* runs once, when no pin is left; see release and end */
     const char *label; /* for reports: the method of the call; static; NULL for none */
 };

@@ -282,7 +282,7 @@ static void give_up(pk_promise *promise, pk_future outcome)
 static void cancel_pending(pk_pending *pending, const pk_status *status)
 {
     pk_promise *promise = (pk_promise *) ((char *) pending - offsetof(pk_promise, pending));
-    bool awaited = promise->token && pk_promise_waits(promise);
+    bool awaited = promise->token && !promise->scope->completed && pk_promise_waits(promise);
     give_up(promise, awaited ? pk_done(NULL) : pk_failed_with(status));
 }
 

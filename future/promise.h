@@ -71,7 +71,7 @@ struct pk_promise {
     bool consumer; /* somebody holds the future, or a bridge holds this for its consumer */
     bool pinned;   /* holds a pin of its scope */
     bool unwanted; /* a combinator gave up on its outcome: what its steps start is cancelled too */
-    bool token;    /* that its scope is cancelled is what it waits for: then it is done */
+    bool token;    /* waits for its scope to be cancelled: done then, failed where that completes */
 #ifndef NDEBUG
     struct pk_promise *all_next;   /* in the loop's list of all promises */
     struct pk_promise **all_place; /* what points to this one there; NULL: not in the list */

@@ -73,7 +73,6 @@ pk_call *pk_call_open(struct pk_router *router, pk_exchange *exchange, const pk_
     call->deadline.fire = deadline_fired;
     call->has_deadline = false;
     call->end_entries = NULL;
-    call->cancelled = NULL;
     call->allocator = (ProtobufCAllocator){allocate_in_call, free_in_call, call};
     call->path = NULL;
     /* Without a compressor known yet; the router sets it after negotiation. */
@@ -172,8 +171,7 @@ void pk_call_end(pk_call *call, const pk_status *status)
     change_state(call, PK_CALL_ENDED);
     pk_timer_stop(call->loop, &call->deadline);
     pk_body_reader_done(&call->body);
-    if (PK_UNLIKELY(call->cancelled && !call->abandoned))
-        (void) pk_promise_fail_with(pk_steal(&call->cancelled), &ended_normally);
+    call->scope.completed = !call->abandoned;
     if (status && call->settling) {
         /* The caller's status may not last as long as the steps that will be told. */
         call->end_status = pk_status_copy(&call->scope.arena, status);
@@ -181,8 +179,6 @@ void pk_call_end(pk_call *call, const pk_status *status)
     } else {
         pk_scope_cancel(&call->scope, &ended_normally);
     }
-    if (PK_UNLIKELY(call->cancelled != NULL))
-        pk_promise_unref(pk_steal(&call->cancelled));
     if (!call->settling)
         run_end_entries(call);
 }
@@ -270,10 +266,7 @@ pk_future pk_call_cancelled(pk_call *call)
     if (!token)
         return pk_promise_future(NULL);
     token->token = true;
-    if (!call->cancelled)
-        call->cancelled = token;
-    else
-        pk_promise_on_abandon(token, drop_token, NULL);
+    pk_promise_on_abandon(token, drop_token, NULL);
     return pk_promise_future(token);
 }
 

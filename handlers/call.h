@@ -62,7 +62,6 @@ struct pk_call {
     bool has_deadline;
     pk_status end_status;
     struct pk_call_end_entry *end_entries;
-    pk_promise *cancelled; /* the producer's end of pk_call_cancelled; NULL until asked for */
     ProtobufCAllocator allocator;
     const char *path; /* ends in NUL; the method's, or a copy in the call */
 };
