@@ -276,11 +276,22 @@ def check_repeatable(tap, work):
     tap.result('the output is the same from run to run', problems)
 
 
+def why_not_link():
+    """What keeps a plain program from linking the library; None = nothing."""
+    library = BUILD / 'libpekoe.so'
+    if not library.exists():
+        return 'libpekoe.so is missing'
+    if re.search(r'__(asan|tsan|ubsan)_', run('nm', '-D', library).stdout):
+        return 'libpekoe.so wants the runtime of a sanitizer'
+    return None
+
+
 def check_own_copies(tap, work):
     """A program with its own timestamp.pb-c.[ch] takes the rest from the library."""
-    if not (shutil.which('protoc-gen-c') and (BUILD / 'libpekoe.so').exists()):
-        tap.result('a program may bring its own well-known types', [],
-                   skip='protoc-gen-c or libpekoe.so is missing')
+    reason = why_not_link() or (not shutil.which('protoc-gen-c') and
+                                'protoc-gen-c is not installed')
+    if reason:
+        tap.result('a program may bring its own well-known types', [], skip=reason)
         return
     folder = work / 'own'
     folder.mkdir()
@@ -309,6 +320,26 @@ int main(void)
         if result.returncode:
             problems.append(f'{kind}: {result.returncode} {result.stderr}')
     tap.result('a program may bring its own well-known types', problems)
+
+
+def check_well_known(tap, work):
+    """A program that uses well-known types links the library and nothing more."""
+    folder = work / 'clock'
+    result = generate(folder, ['clock.proto'])
+    problems = [result.stderr] if result.returncode else []
+    main = folder / 'main.c'
+    main.write_text('#include "clock.pekoe.h"\n'
+                    'int main(void) { return clock_clock_service.method_count == 1 ? 0 : 1; }\n')
+    if why_not_link():
+        tap.result('well-known types come from the library', problems, skip=why_not_link())
+        return
+    if not problems:
+        result = run('gcc', *STRICT, '-o', folder / 'main', main, folder / 'clock.pb-c.c',
+                     folder / 'clock.pekoe.c', f'-I{folder}', *INCLUDES, '-L' + str(BUILD),
+                     '-lpekoe', f'-Wl,-rpath,{BUILD}', '-lprotobuf-c')
+        result = run(folder / 'main') if result.returncode == 0 else result
+        problems = [f'{result.returncode} {result.stderr}'] if result.returncode else []
+    tap.result('well-known types come from the library', problems)
 
 
 def check_none(tap, work):
@@ -353,7 +384,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
         for check in (check_refused, check_none, check_paths, check_repeatable, check_together,
-                      check_own_copies, check_compiles, check_same):
+                      check_well_known, check_own_copies, check_compiles, check_same):
             check(tap, work)
     print(f'1..{tap.count}')
     return 1 if tap.failed else 0
