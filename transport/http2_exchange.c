@@ -284,7 +284,7 @@ static void on_closed(struct http2_exchange *one)
 static void on_stream_closed(struct http2_exchange *one)
 {
     const pk_http2_stream *stream = &one->stream;
-    if (one->known) {
+    if (one->known && !complete(one)) {
         char text[64];
         int length = snprintf(text, sizeof text, "the peer reset the stream (error code %u)",
                               (unsigned) stream->error);
