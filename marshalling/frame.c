@@ -87,7 +87,7 @@ static int gather(pk_frame_reader *reader)
     return 1;
 }
 
-int pk_frame_reader_next(pk_frame_reader *reader, pk_frame *ret_frame)
+int pk_frame_reader_next_slowly(pk_frame_reader *reader, pk_frame *ret_frame)
 {
     if (PK_UNLIKELY(reader->error))
         return reader->error;

@@ -65,13 +65,33 @@ void pk_frame_reader_done(pk_frame_reader *reader);
 PK_NODISCARD int pk_frame_reader_feed(pk_frame_reader *reader, const uint8_t *bytes, size_t length,
                                       pk_buffer *holder);
 
+/* The slow path of pk_frame_reader_next: whatever is not a whole frame in the chunk. */
+PK_NODISCARD int pk_frame_reader_next_slowly(pk_frame_reader *reader, pk_frame *ret_frame);
+
 /*
  * The next frame. 1: *ret_frame is one; its payload is readable until the next call of any function
  * of the reader, or while a reference to its holder is held. 0: more bytes are needed.
  * PK_ERR_MALFORMED: a flag (pk_frame_reader_flags) is not allowed. PK_ERR_LIMIT: the length
  * (pk_frame_reader_length) is above the limit. PK_ERR_NOMEM. An error stays.
  */
-PK_NODISCARD int pk_frame_reader_next(pk_frame_reader *reader, pk_frame *ret_frame);
+PK_NODISCARD static inline int pk_frame_reader_next(pk_frame_reader *reader, pk_frame *ret_frame)
+{
+    const uint8_t *at = reader->at;
+    size_t left = (size_t) (reader->end - at);
+    if (PK_UNLIKELY(left < PK_FRAME_PREFIX || reader->prefix_length != 0 || reader->gathered ||
+                    reader->error))
+        return pk_frame_reader_next_slowly(reader, ret_frame);
+    uint32_t length = pk_frame_read_length(at);
+    if (PK_UNLIKELY(length > left - PK_FRAME_PREFIX || length > reader->limit ||
+                    (at[0] & ~reader->allowed)))
+        return pk_frame_reader_next_slowly(reader, ret_frame);
+    ret_frame->flags = at[0];
+    ret_frame->payload = (pk_slice){at + PK_FRAME_PREFIX, length};
+    ret_frame->holder = reader->holder;
+    ret_frame->gathered = false;
+    reader->at = at + PK_FRAME_PREFIX + length;
+    return 1;
+}
 
 /*
  * Makes what is left of the chunk outlive the chunk: by a reference to its holder, or by a copy
@@ -85,7 +105,7 @@ static inline size_t pk_frame_reader_left(const pk_frame_reader *reader)
     return (size_t) (reader->end - reader->at);
 }
 
-/* What the newest complete prefix announced. */
+/* What the prefix announced that an error is about. */
 static inline uint8_t pk_frame_reader_flags(const pk_frame_reader *reader)
 {
     return reader->prefix[0];

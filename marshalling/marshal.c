@@ -25,6 +25,9 @@ void pk_marshalling_forget(pk_marshalling *marshalling, const pk_compressor_set 
 
 /* ---- Encoding ---- */
 
+/* Out of the way of the one path that most messages take. */
+#define SELDOM __attribute__((noinline, cold))
+
 /* The codec's own memory, copied behind the tail's front: for codecs that cannot write in place. */
 static int copy_marshalled(const pk_codec *codec, const pk_message_type *type, const void *message,
                            pk_buffer *buffer)
@@ -49,15 +52,15 @@ static int append_message(const pk_codec *codec, const pk_message_type *type, co
     return r < 0 ? r : pk_buffer_append(buffer, tail.bytes, tail.length);
 }
 
-/* Back to front: the tail, the message; the prefix will stand in front of it. */
-static int prepend_message(const pk_codec *codec, const pk_message_type *type, const void *message,
-                           pk_slice tail, pk_buffer *buffer)
+/* For codecs that cannot write back to front in place. */
+static __attribute__((noinline)) int write_message(const pk_codec *codec,
+                                                   const pk_message_type *type, const void *message,
+                                                   pk_slice tail, pk_buffer *buffer)
 {
-    int r = tail.length > 0 ? pk_buffer_prepend(buffer, tail.bytes, tail.length) : 0;
-    if (r < 0)
-        return r;
-    return codec->prepend ? codec->prepend(codec, type, message, buffer)
-                          : copy_marshalled(codec, type, message, buffer);
+    if (codec->append)
+        return append_message(codec, type, message, tail, buffer);
+    int r = pk_buffer_prepend(buffer, tail.bytes, tail.length);
+    return r < 0 ? r : copy_marshalled(codec, type, message, buffer);
 }
 
 int pk_marshal_to_pool(pk_buffer_pool *pool, const pk_codec *codec, const pk_message_type *type,
@@ -66,8 +69,16 @@ int pk_marshal_to_pool(pk_buffer_pool *pool, const pk_codec *codec, const pk_mes
     pk_buffer *buffer = pk_buffer_get(pool);
     if (!buffer)
         return PK_ERR_NOMEM;
-    int r = codec->append && !codec->prepend ? append_message(codec, type, message, tail, buffer)
-                                             : prepend_message(codec, type, message, tail, buffer);
+    int r = 0;
+    if (PK_LIKELY(codec->prepend != NULL)) {
+        /* Back to front: the tail, the message; the prefix will stand in front of it. */
+        if (tail.length > 0)
+            r = pk_buffer_prepend(buffer, tail.bytes, tail.length);
+        if (r == 0)
+            r = codec->prepend(codec, type, message, buffer);
+    } else {
+        r = write_message(codec, type, message, tail, buffer);
+    }
     if (PK_UNLIKELY(r < 0)) {
         pk_buffer_unref(buffer);
         return r;
@@ -83,13 +94,12 @@ static bool may_try_backup(const pk_codec *codec, const pk_codec *backup, int er
            strcmp(codec->name, backup->name) != 0;
 }
 
-static int encode(const pk_encoding *encoding, const pk_message_type *type, const void *message,
-                  pk_slice tail, pk_buffer **ret_buffer, pk_status *ret_status)
+/* The codec has failed with `r`: the backup's turn, or the end. */
+static SELDOM int encode_again(const pk_encoding *encoding, const pk_message_type *type,
+                               const void *message, pk_slice tail, int r, pk_buffer **ret_buffer,
+                               pk_status *ret_status)
 {
     pk_buffer_pool *pool = encoding->marshalling->buffers;
-    int r = pk_marshal_to_pool(pool, encoding->codec, type, message, tail, ret_buffer);
-    if (PK_LIKELY(r == 0))
-        return 0;
     if (may_try_backup(encoding->codec, encoding->backup, r)) {
         int second = pk_marshal_to_pool(pool, encoding->backup, type, message, tail, ret_buffer);
         if (second == 0)
@@ -109,7 +119,8 @@ static int encode(const pk_encoding *encoding, const pk_message_type *type, cons
  * Replaces the buffer by one with the message compressed, where that is smaller. A compressor that
  * fails, for want of memory too, leaves the message as it is, which every peer can read.
  */
-static bool compress(const pk_encoding *encoding, pk_slice tail, pk_buffer **buffer, size_t *length)
+static __attribute__((noinline)) bool compress(const pk_encoding *encoding, pk_slice tail,
+                                               pk_buffer **buffer, size_t *length)
 {
     pk_marshalling *marshalling = encoding->marshalling;
     pk_buffer *compressed = pk_buffer_get(marshalling->buffers);
@@ -133,8 +144,8 @@ static bool compress(const pk_encoding *encoding, pk_slice tail, pk_buffer **buf
     return true;
 }
 
-static int refuse_length(const pk_encoding *encoding, bool compressed, size_t length, size_t limit,
-                         pk_status *ret_status)
+static SELDOM int refuse_length(const pk_encoding *encoding, bool compressed, size_t length,
+                                size_t limit, pk_status *ret_status)
 {
     *ret_status = pk_status_print(encoding->arena, PK_RESOURCE_EXHAUSTED,
                                   "%smessage of %zu bytes is above the send limit of %zu bytes",
@@ -143,8 +154,8 @@ static int refuse_length(const pk_encoding *encoding, bool compressed, size_t le
 }
 
 /* A NULL message: nothing but the tail. */
-static int write_tail(const pk_encoding *encoding, pk_slice tail, pk_buffer **ret_buffer,
-                      pk_status *ret_status)
+static SELDOM int write_tail(const pk_encoding *encoding, pk_slice tail, pk_buffer **ret_buffer,
+                             pk_status *ret_status)
 {
     if (tail.length == 0) {
         *ret_buffer = NULL;
@@ -169,9 +180,13 @@ int pk_marshal(const pk_encoding *encoding, const pk_message_type *type, const v
         return write_tail(encoding, tail, ret_buffer, ret_status);
     }
     pk_buffer *buffer;
-    int r = encode(encoding, type, message, tail, &buffer, ret_status);
-    if (PK_UNLIKELY(r < 0))
-        return r;
+    int r = pk_marshal_to_pool(encoding->marshalling->buffers, encoding->codec, type, message, tail,
+                               &buffer);
+    if (PK_UNLIKELY(r < 0)) {
+        r = encode_again(encoding, type, message, tail, r, &buffer, ret_status);
+        if (r < 0)
+            return r;
+    }
     size_t length = pk_buffer_length(buffer) - tail.length;
     bool compressed = encoding->compressor && length > 0 &&
                       length >= encoding->compress_min_bytes &&
@@ -184,7 +199,8 @@ int pk_marshal(const pk_encoding *encoding, const pk_message_type *type, const v
         return refuse_length(encoding, compressed, length, limit, ret_status);
     }
     if (envelope) {
-        if (PK_UNLIKELY(pk_buffer_room_before(buffer, PK_FRAME_PREFIX) < 0)) {
+        if (PK_UNLIKELY((size_t) (buffer->start - buffer->memory) < PK_FRAME_PREFIX) &&
+            pk_buffer_room_before(buffer, PK_FRAME_PREFIX) < 0) {
             pk_buffer_unref(buffer);
             *ret_status =
                 PK_STATUS(PK_RESOURCE_EXHAUSTED, "out of memory while encoding a message");

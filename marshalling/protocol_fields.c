@@ -36,12 +36,10 @@ static pk_slice name_of(const pk_compressor *compressor)
     return (pk_slice){(const uint8_t *) compressor->name, strlen(compressor->name)};
 }
 
-pk_fields pk_protocol_head_fields(const pk_protocol *self, const pk_encoding *encoding,
-                                  bool compressed, const pk_metadata *headers)
+pk_fields pk_protocol_make_head_fields(const pk_protocol *self, const pk_encoding *encoding,
+                                       bool compressed, const pk_metadata *headers)
 {
     size_t more = metadata_count(headers);
-    if (PK_LIKELY(more == 0 && !compressed && !encoding->tell_encodings))
-        return (pk_fields){self->head_fields, 1};
     pk_field *fields = pk_arena_try(encoding->arena, (3 + more) * sizeof *fields);
     if (!fields)
         return (pk_fields){NULL, 0};
@@ -55,12 +53,12 @@ pk_fields pk_protocol_head_fields(const pk_protocol *self, const pk_encoding *en
     return (pk_fields){fields, (size_t) (at - fields)};
 }
 
-pk_fields pk_protocol_trailer_fields(const pk_encoding *encoding, const pk_status *status,
-                                     const pk_metadata *trailers)
+pk_fields pk_protocol_make_trailer_fields(const pk_encoding *encoding, const pk_status *status,
+                                          const pk_metadata *trailers)
 {
     size_t more = metadata_count(trailers);
     bool is_ok = !status || status->code == PK_OK;
-    if (PK_LIKELY(more == 0 && is_ok && (!status || status->details.length == 0)))
+    if (more == 0 && is_ok && (!status || status->details.length == 0))
         return (pk_fields){&pk_status_field_ok, 1};
     pk_field *fields =
         pk_arena_try(encoding->arena, (PK_STATUS_FIELDS_MAX + more) * sizeof *fields);

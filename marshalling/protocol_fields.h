@@ -13,16 +13,34 @@
 /* The flags of gRPC's messages. */
 extern const pk_envelope pk_protocol_envelope;
 
+/* The slow paths of the two functions below: fields in the arena. */
+pk_fields pk_protocol_make_head_fields(const pk_protocol *self, const pk_encoding *encoding,
+                                       bool compressed, const pk_metadata *headers);
+pk_fields pk_protocol_make_trailer_fields(const pk_encoding *encoding, const pk_status *status,
+                                          const pk_metadata *trailers);
+
 /*
  * Content-type, grpc-encoding where `compressed`, what the peer must be told of compressors, and
  * the application's headers. Static where only the first is there.
  */
-pk_fields pk_protocol_head_fields(const pk_protocol *self, const pk_encoding *encoding,
-                                  bool compressed, const pk_metadata *headers);
+static inline pk_fields pk_protocol_head_fields(const pk_protocol *self,
+                                                const pk_encoding *encoding, bool compressed,
+                                                const pk_metadata *headers)
+{
+    if (PK_LIKELY(!compressed && !encoding->tell_encodings && (!headers || headers->count == 0)))
+        return (pk_fields){self->head_fields, 1};
+    return pk_protocol_make_head_fields(self, encoding, compressed, headers);
+}
 
 /* The status and the application's trailers. Static for OK without any. */
-pk_fields pk_protocol_trailer_fields(const pk_encoding *encoding, const pk_status *status,
-                                     const pk_metadata *trailers);
+static inline pk_fields pk_protocol_trailer_fields(const pk_encoding *encoding,
+                                                   const pk_status *status,
+                                                   const pk_metadata *trailers)
+{
+    if (PK_LIKELY(!status && (!trailers || trailers->count == 0)))
+        return (pk_fields){&pk_status_field_ok, 1};
+    return pk_protocol_make_trailer_fields(encoding, status, trailers);
+}
 
 /* pk_protocol.reply_status, pk_protocol.head and pk_protocol.message of binary protocols. */
 pk_code pk_protocol_reply_status(const pk_protocol *self, const pk_encoding *encoding,
