@@ -367,6 +367,7 @@ static void accept_exchange(void *self, pk_exchange *exchange, const pk_head *he
         return;
     }
     call->method = route->method;
+    call->scope.label = route->method->path;
     call->impl = route->impl;
     call->self = route->self;
     call->path = route->method->path;

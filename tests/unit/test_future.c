@@ -610,6 +610,8 @@ Test(future, a_value_of_another_scope_is_readable_until_the_chain_has_settled)
             cr_assert_not(others[i].released);
             if (i == 0)
                 pk_loop_end_turn(loop);
+            /* The group still waits for the other one: this one's value must stay. */
+            cr_assert_eq(others[i].released, way < WAYS && i == 0, "way %u", way);
         }
         pk_loop_end_turn(loop);
         cr_assert_eq(checked, 2, "way %u", way);
