@@ -94,7 +94,8 @@ PK_NODISCARD int pk_body_reader_keep(pk_body_reader *reader);
 /*
  * The peer has ended its side and pk_body_reader_next has returned 0. 0, or negative with `status`
  * set: INTERNAL where the end lies inside a message, UNIMPLEMENTED where one message was due and
- * none came.
+ * none came. A client that reads a response asks pk_protocol.response_end first and this only where
+ * that is OK: a call that failed has no message.
  */
 PK_NODISCARD int pk_body_reader_end(pk_body_reader *reader);
 

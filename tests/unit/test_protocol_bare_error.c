@@ -140,4 +140,11 @@ Test(protocol_bare_error, nesting_is_bounded_and_truncations_are_refused, .init 
     for (size_t length = 0; length < sizeof whole - 1; length++)
         cr_expect_not(read_json(whole, length, &status), "%zu", length);
     cr_expect(read_json(whole, sizeof whole - 1, &status));
+    for (size_t bit = 0; bit < 8 * (sizeof whole - 1); bit++) {
+        char flipped[sizeof whole];
+        memcpy(flipped, whole, sizeof whole);
+        flipped[bit / 8] = (char) (flipped[bit / 8] ^ 1 << bit % 8);
+        if (read_json(flipped, sizeof whole - 1, &status))
+            cr_expect_eq(status.code, PK_ABORTED, "bit %zu", bit);
+    }
 }
