@@ -76,7 +76,48 @@ static pk_future say_hello(void *self, pk_call *call, const Helloworld__HelloReq
     return pk_then(pk_sleep(pk_call_scope(call), (uint64_t) delay), greet, greeting);
 }
 
-static const helloworld_greeter_impl greeter = {.say_hello = say_hello};
+struct replies {
+    pk_call *call;
+    const Helloworld__HelloRequest *request;
+    pk_writer *out;
+    long count, sent, delay;
+    bool slept;
+};
+
+static pk_future reply_more(const void *value, void *arg)
+{
+    struct replies *replies = arg;
+    if (replies->sent == replies->count) {
+        long code = number_of(replies->call, "test-status");
+        return code > 0 ? pk_failed(replies->call, (pk_code) code, "%s", replies->request->name)
+                        : pk_done(NULL);
+    }
+    if (replies->delay > 0 && !replies->slept) {
+        replies->slept = true;
+        return pk_then(pk_sleep(pk_call_scope(replies->call), (uint64_t) replies->delay),
+                       reply_more, replies);
+    }
+    replies->slept = false;
+    replies->sent++;
+    Helloworld__HelloReply reply = HELLOWORLD__HELLO_REPLY__INIT;
+    reply.message = replies->request->name;
+    return pk_then(helloworld_hello_reply_write(replies->out, &reply), reply_more, replies);
+}
+
+static pk_future it_keeps_replying(void *self, pk_call *call,
+                                   const Helloworld__HelloRequest *request, pk_writer *out)
+{
+    echo_initial(call);
+    echo_trailing(call);
+    long count = number_of(call, "test-count");
+    struct replies *replies =
+        pk_call_new(call, struct replies, .call = call, .request = request, .out = out,
+                    .count = count < 0 ? 3 : count, .delay = number_of(call, "test-delay-ms"));
+    return reply_more(NULL, replies);
+}
+
+static const helloworld_greeter_impl greeter = {.say_hello = say_hello,
+                                                .it_keeps_replying = it_keeps_replying};
 
 static void on_term(struct ev_loop *ev, ev_signal *watcher, int events)
 {

@@ -95,6 +95,17 @@ def small_reply(client):
         same(client.call('x', compression)[0], 'Hello, x')
 
 
+def stream(client):
+    """a stream's messages are compressed one by one"""
+    method = client.channel.unary_stream('/helloworld.Greeter/ItKeepsReplying',
+                                         HelloRequest.SerializeToString, HelloReply.FromString)
+    received = client.relay.received
+    replies = list(method(HelloRequest(name=LARGE), timeout=20, metadata=(('test-count', '5'),)))
+    same([reply.message for reply in replies], [LARGE] * 5)
+    received = client.relay.received - received
+    assert received < 5 * len(LARGE) / 10, f'{received} bytes received'
+
+
 def error(client):
     """an error answers a compressed request as any other"""
     try:
@@ -108,7 +119,7 @@ def error(client):
 
 def main():
     client = Client(sys.argv[1])
-    cases = [each_algorithm, plain_request, small_reply, error]
+    cases = [each_algorithm, plain_request, small_reply, stream, error]
     failures = 0
     for number, case in enumerate(cases, 1):
         try:

@@ -51,11 +51,12 @@ const HelloReply = new MessageType('helloworld.HelloReply',
   [{ no: 1, name: 'message', kind: 'scalar', T: ScalarType.STRING }]);
 const Greeter = new ServiceType('helloworld.Greeter',
   [{ name: 'SayHello', I: HelloRequest, O: HelloReply, options: {} },
-    { name: 'Nothing', I: HelloRequest, O: HelloReply, options: {} }]);
+    { name: 'Nothing', I: HelloRequest, O: HelloReply, options: {} },
+    { name: 'ItKeepsReplying', serverStreaming: true, I: HelloRequest, O: HelloReply, options: {} }]);
 
-function call(transport, name, meta = {}, method = Greeter.methods[0]) {
+function call(transport, name, meta = {}, method = Greeter.methods[0], kind = 'unary') {
   const options = transport.mergeOptions({ meta });
-  return stackIntercept('unary', transport, method, options, { name });
+  return stackIntercept(kind, transport, method, options, { name });
 }
 
 for (const format of ['text', 'binary']) {
@@ -106,6 +107,37 @@ for (const format of ['text', 'binary']) {
           return true;
         });
     }
+  });
+
+  await test(`${format}: a stream's messages and its end arrive, in pieces of every size`, async () => {
+    for (pieceSize = 1; pieceSize < 9; pieceSize++) {
+      for (const [count, delay] of [[0, 0], [1, 0], [50, 0], [3, 5]]) {
+        const meta = {
+          'test-count': String(count),
+          'test-delay-ms': String(delay),
+          'x-grpc-test-echo-trailing-bin': 'q6ur',
+        };
+        const stream = call(transport, 'world', meta, Greeter.methods[2], 'serverStreaming');
+        const got = [];
+        for await (const reply of stream.responses) got.push(reply.message);
+        assert.deepEqual(got, Array(count).fill('world'));
+        assert.equal((await stream.status).code, 'OK');
+        const where = count === 0 ? await stream.headers : await stream.trailers;
+        assert.equal(where['x-grpc-test-echo-trailing-bin'], 'q6ur');
+      }
+    }
+  });
+
+  await test(`${format}: a stream that fails has its status in the trailer frame`, async () => {
+    const stream = call(transport, 'kaputt', { 'test-status': '9' }, Greeter.methods[2],
+      'serverStreaming');
+    const got = [];
+    await assert.rejects(async () => {
+      for await (const reply of stream.responses) got.push(reply.message);
+    }, (error) => error instanceof RpcError && error.code === 'FAILED_PRECONDITION'
+      && error.message === 'kaputt');
+    assert.equal(got.length, 3);
+    assert.equal(lastResponse.head['grpc-status'], undefined);
   });
 
   await test(`${format}: an unknown method ends with UNIMPLEMENTED`, async () => {
