@@ -99,6 +99,12 @@ PK_NODISCARD int pk_body_reader_keep(pk_body_reader *reader);
  */
 PK_NODISCARD int pk_body_reader_end(pk_body_reader *reader);
 
+/* Bytes of the chunk that no message has used up yet; of base64, bytes that came out of it. */
+static inline size_t pk_body_reader_left(const pk_body_reader *reader)
+{
+    return pk_frame_reader_left(&reader->frames);
+}
+
 /* Bytes that the reader keeps of messages that are not complete: for exchange.hold. */
 static inline size_t pk_body_reader_held(const pk_body_reader *reader)
 {

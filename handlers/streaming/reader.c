@@ -47,7 +47,7 @@ pk_call *pk_reader_call(pk_reader *reader)
 /* Body bytes that have come and were not used up by a read. */
 static size_t bytes_left(const pk_reader *reader)
 {
-    size_t left = pk_frame_reader_left(&reader->call->body.frames);
+    size_t left = pk_body_reader_left(&reader->call->body);
     return left + (reader->unread ? pk_buffer_length(reader->unread) : 0);
 }
 
