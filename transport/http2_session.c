@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define FIELDS_ON_STACK 32u /* fields of a block that is sent without taking memory */
+#define SEEN_BYTES 256u     /* of name and value together: longer fields are not remembered */
 #define FIRST_EVENTS 64u    /* room of a new batch */
 #define SECOND UINT64_C(1000000000)
 #define GLITCH_SPAN (10 * SECOND) /* over which glitches are counted */
@@ -197,6 +198,15 @@ static pk_http2_stream *find(pk_http2_session *session, int32_t id)
     return stream;
 }
 
+static void forget(pk_http2_seen_field *seen)
+{
+    if (!seen->value_text)
+        return;
+    nghttp2_rcbuf_decref(seen->name_text);
+    nghttp2_rcbuf_decref(seen->value_text);
+    seen->name_text = seen->value_text = NULL;
+}
+
 /* Resets a stream; may be called inside the library's callbacks. */
 static int reset(pk_http2_stream *stream, pk_http2_error error)
 {
@@ -238,31 +248,62 @@ static int on_begin_headers(nghttp2_session *library, const nghttp2_frame *frame
     return 0;
 }
 
-/* Whether the field may stand where it stands. */
-static bool acceptable(pk_http2_stream *stream, const pk_http2_fields *fields,
-                       const pk_field *field)
+/* Whether the field may stand where it stands; what it says was found valid. */
+static bool in_place(pk_http2_stream *stream, const pk_http2_fields *fields, const pk_field *field)
 {
     bool pseudo = field->name.length > 0 && field->name.bytes[0] == ':';
     if (!pseudo) {
         stream->regular_seen = true;
-        if (field->known == PK_FIELD_CONTENT_LENGTH && fields == &stream->head) {
+        if (PK_UNLIKELY(field->known == PK_FIELD_CONTENT_LENGTH && fields == &stream->head)) {
             if (fields->head.first[PK_FIELD_CONTENT_LENGTH])
                 return false;
             stream->body_left = pk_field_content_length(field->value);
-            if (stream->body_left < 0)
-                return false;
+            return stream->body_left >= 0;
         }
-        return pk_field_allowed(field);
+        return true;
     }
     /* Known ones only, each once, before all regular fields, never in trailers. */
     return fields == &stream->head && !stream->regular_seen && field->known != PK_FIELD_OTHER &&
-           !fields->head.first[field->known] && pk_field_value_valid(field->value);
+           !fields->head.first[field->known];
 }
 
 static pk_slice slice_of(nghttp2_rcbuf *text)
 {
     nghttp2_vec vector = nghttp2_rcbuf_get_buf(text);
     return (pk_slice){vector.base, vector.len};
+}
+
+/*
+ * The field that two texts make, its name looked up; `known` is PK_FIELD_NAMES where one of them is
+ * not valid. The place of a value's text says where the field is remembered; one that is new is made
+ * in *fresh.
+ */
+static const pk_field *look_at(pk_http2_session *session, nghttp2_rcbuf *name, nghttp2_rcbuf *value,
+                               pk_field *fresh)
+{
+    /* Either of two places; a new field moves the older one out. */
+    uint32_t hash = (uint32_t) ((uintptr_t) value >> 4) * 0x9E3779B1u;
+    pk_http2_seen_field *seen = &session->seen[hash >> 28 & ~1u];
+    static_assert(PK_HTTP2_SEEN_FIELDS == 16, "the hash gives four bits");
+    if (PK_LIKELY(seen[0].value_text == value && seen[0].name_text == name))
+        return &seen[0].field;
+    if (PK_LIKELY(seen[1].value_text == value && seen[1].name_text == name))
+        return &seen[1].field;
+    *fresh = (pk_field){.name = slice_of(name), .value = slice_of(value)};
+    fresh->known = (uint8_t) pk_field_lookup(fresh->name);
+    bool pseudo = fresh->name.length > 0 && fresh->name.bytes[0] == ':';
+    if (pseudo ? !pk_field_value_valid(fresh->value) : !pk_field_allowed(fresh)) {
+        fresh->known = PK_FIELD_NAMES;
+        return fresh;
+    }
+    if (fresh->name.length + fresh->value.length > SEEN_BYTES)
+        return fresh;
+    forget(&seen[1]);
+    seen[1] = seen[0];
+    nghttp2_rcbuf_incref(name);
+    nghttp2_rcbuf_incref(value);
+    seen[0] = (pk_http2_seen_field){name, value, *fresh};
+    return fresh;
 }
 
 static int on_header(nghttp2_session *library, const nghttp2_frame *frame, nghttp2_rcbuf *name,
@@ -273,31 +314,30 @@ static int on_header(nghttp2_session *library, const nghttp2_frame *frame, nghtt
     if (!stream || stream->malformed || stream->too_large)
         return 0;
     pk_http2_fields *fields = stream->head_seen ? &stream->trailers : &stream->head;
-    pk_field field = {.name = slice_of(name),
-                      .value = slice_of(value),
-                      .sensitive = (flags & NGHTTP2_NV_FLAG_NO_INDEX) != 0};
-    fields->bytes += field.name.length + field.value.length + 32;
-    if (fields->bytes > session->limits.header_bytes) {
+    pk_field fresh;
+    const pk_field *field = look_at(session, name, value, &fresh);
+    fields->bytes += field->name.length + field->value.length + 32;
+    if (PK_UNLIKELY(fields->bytes > session->limits.header_bytes)) {
         stream->too_large = true;
         return 0;
     }
-    field.known = (uint8_t) pk_field_lookup(field.name);
-    if (!acceptable(stream, fields, &field)) {
+    if (PK_UNLIKELY(field->known == PK_FIELD_NAMES || !in_place(stream, fields, field))) {
         stream->malformed = true;
         return 0;
     }
     size_t place = fields->head.count;
-    if (place == fields->capacity && fields_grow(stream, fields) < 0)
+    if (PK_UNLIKELY(place == fields->capacity) && fields_grow(stream, fields) < 0)
         return callback_failed(session, PK_ERR_NOMEM);
-    fields->storage[place] = field;
+    fields->storage[place] = *field;
+    fields->storage[place].sensitive = (flags & NGHTTP2_NV_FLAG_NO_INDEX) != 0;
     void **holders = holders_of(stream, fields);
     holders[2 * place] = name;
     holders[2 * place + 1] = value;
     nghttp2_rcbuf_incref(name);
     nghttp2_rcbuf_incref(value);
     fields->head.count = ++place;
-    if (field.known != PK_FIELD_OTHER && !fields->head.first[field.known])
-        fields->head.first[field.known] = (uint16_t) place;
+    if (field->known != PK_FIELD_OTHER && !fields->head.first[field->known])
+        fields->head.first[field->known] = (uint16_t) place;
     return 0;
 }
 
@@ -665,6 +705,8 @@ void pk_http2_session_done(pk_http2_session *session)
 {
     assert(session->stream_count == 0);
     pk_http2_session_clear(session);
+    for (size_t i = 0; i < PK_HTTP2_SEEN_FIELDS; i++)
+        forget(&session->seen[i]);
     nghttp2_session_del(engine(session));
     session->engine = NULL;
 }

@@ -113,6 +113,18 @@ typedef struct pk_http2_event {
     pk_http2_event_kind kind;
 } pk_http2_event;
 
+/*
+ * A field that was looked at before: its name was looked up and both texts were found valid. Peers
+ * repeat most fields, and HPACK then hands over the very same texts. References are held, so that
+ * no other text can come to stand where these do.
+ */
+#define PK_HTTP2_SEEN_FIELDS 16u
+
+typedef struct pk_http2_seen_field {
+    void *name_text, *value_text; /* of the library; NULL: the place is free */
+    pk_field field;
+} pk_http2_seen_field;
+
 struct pk_http2_session {
     void *engine;      /* the library's session */
     pk_memory *memory; /* borrowed */
@@ -140,6 +152,8 @@ struct pk_http2_session {
     uint64_t errors_since; /* clock of the last time that some were added */
     uint64_t (*clock)(const void *context);
     const void *clock_context;
+
+    pk_http2_seen_field seen[PK_HTTP2_SEEN_FIELDS]; /* by the place of the value's text */
 
     pk_http2_event *events; /* the batch; memory is held only while there are any */
     size_t event_count, event_capacity;
