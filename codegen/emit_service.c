@@ -1,6 +1,6 @@
 /*
  * Services: the impl table that a user fills, its functions that put it into a server or router,
- * the method rows, and the file descriptors for reflection. Part of x.pekoe.h and x.pekoe.c.
+ * the client's functions, the method rows, and the file descriptors for reflection. Part of x.pekoe.h and x.pekoe.c.
  */
 #include "codegen/emit_fields.h"
 #include "codegen/table.h"
@@ -52,6 +52,34 @@ static void write_member(struct gen_printer *out, const struct gen_method *metho
                        "const $input$ *request);\n");
 }
 
+/* The client's function of a method, up to its last parenthesis. */
+static void write_stub_head(struct gen_printer *out, const struct gen_method *method)
+{
+    set_method(out, method);
+    gen_print(out,
+              "$kind$$function$(pk_channel *channel,\n    $request$$out$const pk_call_opts *opts)",
+              "function", method->c_function, "kind",
+              method->server_streaming ? "pk_reader *" : "pk_future ", "request",
+              method->client_streaming
+                  ? ""
+                  : gen_format(out->memory, "const %s *request, ", method->input->c_type),
+              "out", method->client_streaming ? "pk_writer **ret_out, " : "");
+}
+
+static bool has_stub(const struct gen_method *method)
+{
+    return !method->client_streaming && !method->server_streaming;
+}
+
+static void write_stub_declaration(struct gen_printer *out, const struct gen_method *method)
+{
+    gen_write(out, "\n");
+    gen_write_comment(out, method->comment.leading);
+    gen_write(out, "PK_NODISCARD ");
+    write_stub_head(out, method);
+    gen_write(out, ";\n");
+}
+
 static void write_service_header(struct gen_printer *out, const struct gen_service *service)
 {
     gen_set(out, "service", service->c_pekoe);
@@ -85,6 +113,10 @@ static void write_service_header(struct gen_printer *out, const struct gen_servi
              "{\n"
              "    return pk_router_add(pk_server_router(server), &$service$_service, impl, self);\n"
              "}\n");
+    for (size_t i = 0; i < service->n_methods; i++) {
+        if (has_stub(service->methods[i]))
+            write_stub_declaration(out, service->methods[i]);
+    }
 }
 
 void gen_emit_service_header(struct gen_run *run, const struct gen_file *file,
@@ -140,6 +172,18 @@ static void write_row(struct gen_printer *out, const struct gen_method *method)
               "output_type", gen_type_table(out->memory, method->output, method->service->file));
 }
 
+static void write_stub(struct gen_printer *out, const struct gen_method *method, size_t index)
+{
+    gen_write(out, "\n");
+    write_stub_head(out, method);
+    gen_set_number(out, "index", (long long) index);
+    gen_print(out,
+              "\n{\n"
+              "    return pk_call_$call$(channel, &$service$_methods[$index$]$arguments$, opts);\n"
+              "}\n",
+              "call", "unary", "arguments", ", request");
+}
+
 static void write_service_source(struct gen_printer *out, const struct gen_file *file,
                                  const struct gen_service *service)
 {
@@ -168,6 +212,10 @@ static void write_service_source(struct gen_printer *out, const struct gen_file 
               "methods",
               service->n_methods > 0 ? gen_format(out->memory, "%s_methods", service->c_pekoe)
                                      : "NULL");
+    for (size_t i = 0; i < service->n_methods; i++) {
+        if (has_stub(service->methods[i]))
+            write_stub(out, service->methods[i], i);
+    }
 }
 
 /* ---- File descriptors ---- */

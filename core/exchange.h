@@ -136,6 +136,8 @@ struct pk_exchange {
     const pk_exchange_events *events; /* set by the handler in accept */
     void *user;                       /* the handler's */
     pk_loop *loop;
+    /* Client, set before on_cancelled: the peer has not looked at the request, it may be sent again. */
+    bool unprocessed;
     const char *peer; /* "ipv4:127.0.0.1:5000", "unix:", ...; lives as long as the exchange */
 };
 

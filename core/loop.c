@@ -550,6 +550,8 @@ pk_loop *pk_loop_free(pk_loop *loop)
     pk_assert_owner(loop);
     assert(!loop->draining && "a loop was freed by one of its own steps");
     loop->ending = true;
+    if (loop->kept)
+        loop->drop_kept(pk_steal(&loop->kept));
     /* Workers may still hold arguments: wait for them, then their results are told. */
     if (loop->offload_free)
         loop->offload_free(loop->offload);

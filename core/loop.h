@@ -107,6 +107,9 @@ struct pk_loop {
     void (*offload_free)(struct pk_offload_pool *pool);
     unsigned offload_threads;
 
+    pk_promise *kept; /* what pk_loop_run_until waited for last: its outcome stays readable */
+    void (*drop_kept)(pk_promise *promise);
+
     pk_log_fn *log;
     void *log_context;
     pk_log_level log_level;

@@ -287,6 +287,24 @@ static void wait_over(pk_future outcome, void *arg)
         ev_break(waiting->ev, EVBREAK_ONE);
 }
 
+/* As pk_await; but what the outcome lies in stays with the promise, which may be NULL. */
+static pk_promise *await_and_keep(pk_loop *loop, pk_future future, struct waiting *waiting)
+{
+    if (future.state != PK_FUTURE_PENDING) {
+        wait_over(future, waiting);
+        return NULL;
+    }
+    struct pk_hung_step step = {.kind = PK_STEP_AWAIT, .fn.await = wait_over, .arg = waiting};
+    pk_promise *bridge = pk_bridge(&loop->scope, future);
+    if (!bridge || !pk_promise_hang(bridge, &step)) {
+        if (bridge)
+            pk_promise_drop(pk_promise_future(bridge), &pk_status_no_memory);
+        wait_over(pk_failed_with(&pk_status_no_memory), waiting);
+        return NULL;
+    }
+    return bridge;
+}
+
 pk_status pk_loop_run_until(pk_loop *loop, pk_future future, const void **ret_value)
 {
     pk_assert_owner(loop);
@@ -295,8 +313,10 @@ pk_status pk_loop_run_until(pk_loop *loop, pk_future future, const void **ret_va
         pk_detach(future);
         return PK_STATUS(PK_FAILED_PRECONDITION, "a step must not run the loop");
     }
+    if (loop->kept)
+        pk_promise_consumed(pk_steal(&loop->kept));
     struct waiting waiting = {0};
-    pk_await(&loop->scope, future, wait_over, &waiting);
+    pk_promise *promise = await_and_keep(loop, future, &waiting);
     pk_loop_end_turn(loop);
     ev_ref(loop->ev); /* what settles it may come from another thread */
     while (!waiting.settled) {
@@ -306,6 +326,13 @@ pk_status pk_loop_run_until(pk_loop *loop, pk_future future, const void **ret_va
         pk_loop_end_turn(loop);
     }
     ev_unref(loop->ev);
+    /* Only what lies in another scope, as a call's, would go with the promise. */
+    if (promise && promise->held && !loop->kept) {
+        loop->kept = promise;
+        loop->drop_kept = pk_promise_consumed;
+    } else if (promise) {
+        pk_promise_consumed(promise);
+    }
     if (waiting.outcome.state == PK_FUTURE_FAILED)
         return *(const pk_status *) waiting.outcome.pointer;
     if (ret_value)

@@ -8,6 +8,7 @@
 #include "handlers/call.h"
 
 #include "core/status.h"
+#include "handlers/client_call.h"
 #include "handlers/router.h"
 
 #include <assert.h>
@@ -20,7 +21,7 @@ static const pk_status deadline_passed = {
 static const pk_status cancelled_by_application = {
     PK_CANCELLED, {(const uint8_t *) "cancelled by the application", 28}, {NULL, 0}};
 
-static void change_state(pk_call *call, pk_call_state next)
+void pk_call_change_state(pk_call *call, pk_call_state next)
 {
     assert(next > call->state);
     call->state = next;
@@ -39,21 +40,17 @@ static void free_in_call(void *call, void *block)
 {
 }
 
-pk_call *pk_call_open(struct pk_router *router, pk_exchange *exchange, const pk_head *head,
-                      const pk_protocol *protocol)
+void pk_call_init(pk_call *call, pk_loop *loop, const pk_protocol *protocol,
+                  const pk_encoding *encoding)
 {
-    pk_loop *loop = exchange->loop;
-    pk_call *call = pk_memory_get(&loop->memory, sizeof *call);
-    if (!call)
-        return NULL;
     pk_scope_init(&call->scope, &loop->memory, &pk_loop_host, loop, 0);
     call->state = PK_CALL_RECEIVING;
     call->settling = false;
     call->answered = false;
     call->abandoned = false;
-    call->exchange = exchange;
+    call->exchange = NULL;
     call->loop = loop;
-    call->router = router;
+    call->router = NULL;
     call->method = NULL;
     call->impl = NULL;
     call->self = NULL;
@@ -61,20 +58,34 @@ pk_call *pk_call_open(struct pk_router *router, pk_exchange *exchange, const pk_
     call->reply_protocol = protocol;
     call->request = NULL;
     call->request_compressed = false;
-    call->fail = pk_call_answer_status;
     call->release = NULL;
-    call->encoding = router->encoding;
+    call->encoding = *encoding;
     call->encoding.arena = &call->scope.arena;
-    call->metadata = pk_metadata_over(head->fields, head->count, &call->scope.arena);
     pk_metadata_init(&call->headers, &call->scope.arena);
     pk_metadata_init(&call->trailers, &call->scope.arena);
-    call->head = head;
     call->deadline.place = 0;
     call->deadline.fire = deadline_fired;
     call->has_deadline = false;
     call->end_entries = NULL;
     call->allocator = (ProtobufCAllocator){allocate_in_call, free_in_call, call};
     call->path = NULL;
+    call->client = NULL;
+    call->children = NULL;
+}
+
+pk_call *pk_call_open(struct pk_router *router, pk_exchange *exchange, const pk_head *head,
+                      const pk_protocol *protocol)
+{
+    pk_loop *loop = exchange->loop;
+    pk_call *call = pk_memory_get(&loop->memory, sizeof *call);
+    if (!call)
+        return NULL;
+    pk_call_init(call, loop, protocol, &router->encoding);
+    call->exchange = exchange;
+    call->router = router;
+    call->fail = pk_call_answer_status;
+    call->metadata = pk_metadata_over(head->fields, head->count, &call->scope.arena);
+    call->head = head;
     /* Without a compressor known yet; the router sets it after negotiation. */
     pk_body_reader_init(&call->body, protocol, call->encoding.marshalling, &call->scope.arena, NULL,
                         router->receive_limit, PK_BODY_REQUEST);
@@ -87,6 +98,8 @@ static void release_call(pk_scope *scope)
     pk_call *call = (pk_call *) scope;
     if (PK_UNLIKELY(call->release != NULL))
         call->release(call);
+    if (PK_UNLIKELY(call->children != NULL))
+        pk_client_release_children(call);
     pk_router *router = call->router;
     pk_memory *memory = scope->arena.memory;
     pk_arena_done(&scope->arena);
@@ -96,7 +109,7 @@ static void release_call(pk_scope *scope)
 
 void pk_call_handling(pk_call *call)
 {
-    change_state(call, PK_CALL_HANDLING);
+    pk_call_change_state(call, PK_CALL_HANDLING);
     call->settling = true;
 }
 
@@ -153,7 +166,7 @@ void pk_call_answer_status(pk_call *call, const pk_status *status)
 /* ---- The end ---- */
 
 /* Clean-up functions, newest first. One may add none: the call has ended. */
-static void run_end_entries(pk_call *call)
+void pk_call_run_end_entries(pk_call *call)
 {
     struct pk_current outer = pk_call_enter(call);
     while (call->end_entries) {
@@ -168,9 +181,11 @@ void pk_call_end(pk_call *call, const pk_status *status)
 {
     if (!pk_call_is_open(call))
         return;
-    change_state(call, PK_CALL_ENDED);
+    pk_call_change_state(call, PK_CALL_ENDED);
     pk_timer_stop(call->loop, &call->deadline);
     pk_body_reader_done(&call->body);
+    if (PK_UNLIKELY(call->children != NULL))
+        pk_client_end_children(call, status ? status : &ended_normally);
     call->scope.completed = !call->abandoned;
     if (status && call->settling) {
         /* The caller's status may not last as long as the steps that will be told. */
@@ -180,14 +195,14 @@ void pk_call_end(pk_call *call, const pk_status *status)
         pk_scope_cancel(&call->scope, &ended_normally);
     }
     if (!call->settling)
-        run_end_entries(call);
+        pk_call_run_end_entries(call);
 }
 
 void pk_call_settled(pk_call *call)
 {
     call->settling = false;
     if (!pk_call_is_open(call))
-        run_end_entries(call);
+        pk_call_run_end_entries(call);
 }
 
 void pk_call_on_cancelled(pk_exchange *exchange, const pk_status *why)
@@ -206,7 +221,7 @@ void pk_call_on_closed(pk_exchange *exchange)
         call->abandoned = true;
         pk_call_end(call, &lost);
     }
-    change_state(call, PK_CALL_CLOSED);
+    pk_call_change_state(call, PK_CALL_CLOSED);
     /* The head's fields go with the exchange. */
     call->exchange = NULL;
     call->head = NULL;
@@ -265,6 +280,8 @@ pk_future pk_call_cancelled(pk_call *call)
     pk_promise *token = pk_promise_new(scope);
     if (!token)
         return pk_promise_future(NULL);
+    if (call->client)
+        return pk_client_cancelled(call->client, token);
     token->token = true;
     pk_promise_on_abandon(token, drop_token, NULL);
     return pk_promise_future(token);

@@ -1,6 +1,6 @@
 /*
- * The inside of a server's call: what the router makes, the four styles drive, and one state
- * machine ends.
+ * The inside of a call: what the router makes (a client's: client_call.h), the four styles drive,
+ * and one state machine ends.
  *
  * A call is *ended* for its handler once its response was handed down or nobody waits for one; its
  * memory stays until the exchange has closed (the response's fields lie in there) and until no
@@ -63,7 +63,9 @@ struct pk_call {
     pk_status end_status;
     struct pk_call_end_entry *end_entries;
     ProtobufCAllocator allocator;
-    const char *path; /* ends in NUL; the method's, or a copy in the call */
+    const char *path;                /* ends in NUL; the method's, or a copy in the call */
+    struct pk_client_call *client;   /* what a client's call has besides; NULL: a server's */
+    struct pk_client_call *children; /* calls that were made for this one; see client_call.h */
 };
 
 /*
@@ -75,6 +77,19 @@ pk_call *pk_call_open(struct pk_router *router, pk_exchange *exchange, const pk_
 
 /* Arms the deadline, `nanoseconds` from now. False without memory. */
 PK_NODISCARD bool pk_call_set_deadline(pk_call *call, uint64_t nanoseconds);
+
+/* What both sides' calls begin with; `exchange`, `router` and what negotiation tells follow. */
+void pk_call_init(pk_call *call, pk_loop *loop, const pk_protocol *protocol,
+                  const pk_encoding *encoding);
+
+/* What the loop keeps for marshalling, made at the first need. NULL without memory. */
+pk_marshalling *pk_loop_marshalling(pk_loop *loop);
+
+/* The one function that changes `state`, forwards only. */
+void pk_call_change_state(pk_call *call, pk_call_state next);
+
+/* Runs the clean-up functions of pk_call_on_end. */
+void pk_call_run_end_entries(pk_call *call);
 
 /* ---- For the styles ---- */
 

@@ -149,8 +149,7 @@ static void free_marshalling(void *part)
     pk_memory_put(memory, marshalling, sizeof *marshalling);
 }
 
-/* The loop's, made at the first need. NULL without memory. */
-static pk_marshalling *marshalling_of(pk_loop *loop)
+pk_marshalling *pk_loop_marshalling(pk_loop *loop)
 {
     if (!loop->parts[PK_LOOP_MARSHALLING].part) {
         pk_marshalling *marshalling = pk_memory_get(&loop->memory, sizeof *marshalling);
@@ -168,7 +167,7 @@ int pk_router_new(pk_router **ret_router, pk_loop *loop, const pk_router_opts *o
     pk_router_opts opts = {.size = sizeof opts};
     if (opts_in)
         memcpy(&opts, opts_in, opts_in->size < sizeof opts ? opts_in->size : sizeof opts);
-    pk_marshalling *marshalling = marshalling_of(loop);
+    pk_marshalling *marshalling = pk_loop_marshalling(loop);
     pk_router *router = marshalling ? pk_memory_get(&loop->memory, sizeof *router) : NULL;
     if (!router)
         return PK_ERR_NOMEM;

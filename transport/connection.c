@@ -1,4 +1,4 @@
-/* A server's connection and its turns: see connection.h. */
+/* A connection and its turns: see connection.h. */
 #include "transport/connection.h"
 
 #include <string.h>
@@ -98,7 +98,7 @@ static int take(pk_connection *connection)
 
 static void lose_exchanges(pk_connection *connection)
 {
-    const pk_status why = {.code = PK_CANCELLED,
+    const pk_status why = {.code = connection->host->client ? PK_UNAVAILABLE : PK_CANCELLED,
                            .message = {(const uint8_t *) connection->why, strlen(connection->why)}};
     pk_http2_lose(&connection->exchanges, &why);
 }
@@ -109,6 +109,10 @@ static void lose_exchanges(pk_connection *connection)
  */
 static void linger(pk_connection *connection)
 {
+    if (connection->host->client) {
+        die(connection, "the session was ended"); /* we have nothing more to say */
+        return;
+    }
     connection->lingering = true;
     connection->why = "the session was ended";
     pk_socket_end_writing(connection->fd);
@@ -154,6 +158,8 @@ static void end_turn(pk_connection *connection)
         write_once(connection);
     if (!connection->dead)
         pk_http2_settle(&connection->exchanges, connection->output.bytes);
+    if (connection->host->turned)
+        connection->host->turned(connection->host, connection);
     connection->in_turn = false;
     finish_turn(connection);
 }
@@ -210,8 +216,8 @@ int pk_connection_new(pk_connection **ret_connection, pk_connection_host *host, 
                                                  .budget = host->budget,
                                                  .server_bytes = &host->bytes,
                                                  .output_wanted = output_wanted};
-    int r = pk_http2_session_init(&connection->exchanges.session, true, memory, &host->limits,
-                                  pk_http2_exchange_size, loop_clock, host->loop);
+    int r = pk_http2_session_init(&connection->exchanges.session, !host->client, memory,
+                                  &host->limits, pk_http2_exchange_size, loop_clock, host->loop);
     if (r < 0) {
         pk_memory_put(memory, connection, sizeof *connection);
         return r;

@@ -1,5 +1,5 @@
 /*
- * One connection of a server: a socket, an HTTP/2 session on it, and its turns.
+ * One connection of a server or a channel: a socket, an HTTP/2 session on it, and its turns.
  *
  * A turn: read once, feed the session, dispatch what it collected, drain the loop's ready queue,
  * write once. What other events cause (timers, posts, other connections) is written by the loop's
@@ -14,10 +14,11 @@
 
 typedef struct pk_connection pk_connection;
 
-/* What the connections of one server share. */
+/* What the connections of one server or channel share. */
 typedef struct pk_connection_host {
     pk_loop *loop;
-    const pk_acceptor *acceptor;
+    bool client;                 /* the connections are a channel's */
+    const pk_acceptor *acceptor; /* server */
     pk_http2_limits limits;
     size_t header_bytes;
     size_t budget;
@@ -28,6 +29,8 @@ typedef struct pk_connection_host {
     unsigned header_ticks; /* for the preface, and for a field block */
     unsigned body_ticks;   /* without a byte of a request's body */
     unsigned stall_ticks;  /* without a byte taken by the peer's socket */
+    /* Client: a turn is over, and what it brought may matter to the channel. May open exchanges. */
+    void (*turned)(struct pk_connection_host *host, pk_connection *connection);
     /* The connection has ended and is about to be freed. */
     void (*gone)(struct pk_connection_host *host, pk_connection *connection);
 } pk_connection_host;

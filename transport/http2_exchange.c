@@ -260,12 +260,22 @@ static bool complete(const struct http2_exchange *one)
     return one->all->session.server ? one->stream.local_ended : one->stream.remote_ended;
 }
 
+/* Client: whether the peer has told, or cannot know, that it has done nothing for this stream. */
+static bool unprocessed(const struct http2_exchange *one)
+{
+    const pk_http2_stream *stream = &one->stream;
+    const pk_http2_session *session = &one->all->session;
+    return !stream->head_left || (stream->closed && stream->error == PK_HTTP2_REFUSED_STREAM) ||
+           (session->peer_goes_away && stream->id > session->peer_last);
+}
+
 /* What a stream that ended early means to the handler. */
 static void tell_cancelled(struct http2_exchange *one, const pk_status *why)
 {
     if (one->cancelled || one->given_up || complete(one) || !one->exchange.events)
         return;
     one->cancelled = true;
+    one->exchange.unprocessed = !one->all->session.server && unprocessed(one);
     if (one->exchange.events->on_cancelled)
         one->exchange.events->on_cancelled(&one->exchange, why);
 }
@@ -281,14 +291,37 @@ static void on_closed(struct http2_exchange *one)
     pk_http2_release(&one->stream);
 }
 
+/* What a reset means to a client. Source: PROTOCOL-HTTP2.md, "Errors". */
+static pk_code code_of(uint32_t error)
+{
+    switch (error) {
+    case 7: /* REFUSED_STREAM */
+        return PK_UNAVAILABLE;
+    case 8: /* CANCEL */
+        return PK_CANCELLED;
+    case 11: /* ENHANCE_YOUR_CALM */
+        return PK_RESOURCE_EXHAUSTED;
+    case 12: /* INADEQUATE_SECURITY */
+        return PK_PERMISSION_DENIED;
+    default:
+        return PK_INTERNAL;
+    }
+}
+
 static void on_stream_closed(struct http2_exchange *one)
 {
     const pk_http2_stream *stream = &one->stream;
     if (one->known && !complete(one)) {
+        bool server = one->all->session.server;
+        bool never_sent = !server && unprocessed(one);
         char text[64];
-        int length = snprintf(text, sizeof text, "the peer reset the stream (error code %u)",
-                              (unsigned) stream->error);
-        const pk_status why = {.code = PK_CANCELLED,
+        int length = never_sent
+                         ? snprintf(text, sizeof text, "the server did not take the call")
+                         : snprintf(text, sizeof text, "the peer reset the stream (error code %u)",
+                                    (unsigned) stream->error);
+        const pk_status why = {.code = server       ? PK_CANCELLED
+                                       : never_sent ? PK_UNAVAILABLE
+                                                    : code_of(stream->error),
                                .message = {(const uint8_t *) text, (size_t) length}};
         tell_cancelled(one, &why);
     }
@@ -320,8 +353,8 @@ static void handle(pk_http2_exchanges *all, const pk_http2_event *event, pk_buff
         on_stream_closed(one);
         return;
     }
-    /* A stream that ended within this batch is worth no more work. */
-    if (one->stream.closed || one->stream.dead)
+    /* A request that was reset within this batch is worth no more work; a response is complete. */
+    if (one->stream.dead || (one->stream.closed && all->session.server))
         return;
     if (event->kind == PK_HTTP2_HEAD) {
         one->all = all;

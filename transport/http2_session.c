@@ -581,12 +581,14 @@ static int on_frame_send(nghttp2_session *library, const nghttp2_frame *frame, v
     if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
         return 0;
     session->glitch_count = 0;
-    if (!(frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
+    bool ended = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
+    if (!ended && session->server)
         return 0;
     pk_http2_stream *stream = find(session, frame->hd.stream_id);
     if (!stream)
         return 0;
-    stream->local_ended = true;
+    stream->head_left = true;
+    stream->local_ended = ended;
     if (!session->server || stream->remote_ended)
         return 0;
     /* The response is complete and the rest of the request unwanted (RFC 9113 section 8.1). */
@@ -895,6 +897,16 @@ int pk_http2_open(pk_http2_session *session, const pk_field *fields, size_t coun
     stream->finishing = !body;
     *ret_stream = stream;
     return 0;
+}
+
+size_t pk_http2_room_for_streams(const pk_http2_session *session)
+{
+    if (session->failed || session->peer_goes_away || session->gone_away ||
+        !nghttp2_session_check_request_allowed(engine(session)))
+        return 0;
+    uint32_t most = nghttp2_session_get_remote_settings(engine(session),
+                                                        NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
+    return most > session->stream_count ? most - session->stream_count : 0;
 }
 
 int pk_http2_respond(pk_http2_stream *stream, unsigned status, const pk_field *fields, size_t count,

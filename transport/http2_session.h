@@ -82,6 +82,7 @@ struct pk_http2_stream {
 
     /* To the peer. */
     bool head_sent;     /* submitted */
+    bool head_left;     /* client: it is in the output; before that the peer knows nothing of it */
     bool body_attached; /* the library pulls from `queue` */
     bool deferred;      /* it found the queue empty and waits to be told */
     bool finishing;     /* the end was submitted: `last` follows the queue */
@@ -210,6 +211,11 @@ PK_NODISCARD int pk_http2_session_terminate(pk_http2_session *session, pk_http2_
  */
 PK_NODISCARD int pk_http2_open(pk_http2_session *session, const pk_field *fields, size_t count,
                                bool body, pk_http2_stream **ret_stream);
+
+/*
+ * Client: how many more streams the peer lets us open now; 0 once it goes away.
+ */
+size_t pk_http2_room_for_streams(const pk_http2_session *session);
 
 /*
  * Server: the response's head. `fields` must stay readable until the stream is closed.

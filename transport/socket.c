@@ -178,6 +178,74 @@ int pk_socket_listen(const char *address, bool reuse_port, int backlog, int *ret
     return 0;
 }
 
+/* ---- Connecting ---- */
+
+static int begin_connect(const struct sockaddr *address, socklen_t length, int *ret_fd)
+{
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return PK_ERR_SYSTEM;
+    if (connect(fd, address, length) < 0 && errno != EINPROGRESS && errno != EINTR)
+        return fail_with(fd, PK_ERR_SYSTEM);
+    *ret_fd = fd;
+    return 0;
+}
+
+static int connect_unix(const char *path, int *ret_fd, char ret_peer[PK_ADDRESS_TEXT])
+{
+    struct sockaddr_un address;
+    int r = unix_address(path, &address);
+    if (r == 0)
+        r = begin_connect((const struct sockaddr *) &address, sizeof address, ret_fd);
+    if (r == 0)
+        snprintf(ret_peer, PK_ADDRESS_TEXT, UNIX_PREFIX);
+    return r;
+}
+
+int pk_socket_connect(const char *address, int *ret_fd, char ret_peer[PK_ADDRESS_TEXT])
+{
+    if (strncmp(address, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0)
+        return connect_unix(address + strlen(UNIX_PREFIX), ret_fd, ret_peer);
+    char host[256];
+    const char *port;
+    int r = split_address(address, host, sizeof host, &port);
+    if (r < 0)
+        return r;
+    struct addrinfo hints = {
+        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    if (getaddrinfo(host, port, &hints, &found) != 0)
+        return PK_ERR_INVALID;
+    r = PK_ERR_INVALID;
+    for (const struct addrinfo *one = found; one && r < 0; one = one->ai_next) {
+        r = begin_connect(one->ai_addr, one->ai_addrlen, ret_fd);
+        if (r == 0) {
+            struct sockaddr_storage storage;
+            memcpy(&storage, one->ai_addr, one->ai_addrlen);
+            print_address(&storage, "ipv4:", "ipv6:", ret_peer);
+        }
+    }
+    freeaddrinfo(found);
+    return r;
+}
+
+int pk_socket_connected(int fd)
+{
+    int error = 0;
+    socklen_t length = sizeof error;
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0 ? errno : error;
+}
+
+bool pk_socket_address_valid(const char *address)
+{
+    char host[256];
+    const char *port;
+    struct sockaddr_un path;
+    if (strncmp(address, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0)
+        return unix_address(address + strlen(UNIX_PREFIX), &path) == 0;
+    return split_address(address, host, sizeof host, &port) == 0 && host[0] != '\0';
+}
+
 /* ---- Accepting ---- */
 
 static void no_delay(int fd)

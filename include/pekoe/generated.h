@@ -5,6 +5,7 @@
 #define PEKOE_GENERATED_H
 
 #include <pekoe/call.h>
+#include <pekoe/channel.h>
 #include <pekoe/generated_messages.h>
 #include <pekoe/service.h>
 #include <pekoe/stream.h>
@@ -57,6 +58,13 @@ struct pk_service {
  */
 PK_API void pk_serve_unary(pk_call *call, bool ended);
 PK_API void pk_serve_streaming(pk_call *call, bool ended);
+
+/*
+ * What client stubs call. The value of the future is the reply; it fails with the status of the
+ * call. `request` is read before it returns; `opts` may be NULL.
+ */
+PK_API PK_NODISCARD pk_future pk_call_unary(pk_channel *channel, const pk_method *method,
+                                            const void *request, const pk_call_opts *opts);
 
 /* What a NULL member of an impl table answers. */
 PK_API PK_NODISCARD pk_future pk_unimplemented(pk_call *call);

@@ -55,7 +55,7 @@ PK_API void pk_loop_stop(pk_loop *loop);
 /*
  * Runs the loop until `future` has settled, and consumes it: the plain way for small programs.
  * Returns the status of the future, PK_OK where it is done; the status and a value stay valid until
- * the call behind them is unref'd or the loop runs again. `ret_value` may be NULL.
+ * the call behind them is unref'd, or this is called again. `ret_value` may be NULL.
  */
 PK_API pk_status pk_loop_run_until(pk_loop *loop, pk_future future, const void **ret_value);
 

@@ -4,6 +4,7 @@
 
 #include <pekoe/base.h>
 #include <pekoe/call.h>
+#include <pekoe/channel.h>
 #include <pekoe/future.h>
 #include <pekoe/loop.h>
 #include <pekoe/message.h>

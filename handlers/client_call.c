@@ -1,0 +1,438 @@
+/* The client's side of a call: options, opening, response head, end. See client_call.h. */
+#include "handlers/client_call.h"
+
+#include "core/status.h"
+
+#include <string.h>
+
+#define NANOSECONDS_PER_MS UINT64_C(1000000)
+
+static const pk_status ended_normally = {PK_CANCELLED, PK_SLICE("the call has ended"), {NULL, 0}};
+static const pk_status deadline_passed = {
+    PK_DEADLINE_EXCEEDED, PK_SLICE("deadline exceeded"), {NULL, 0}};
+
+static void release_call(pk_scope *scope);
+
+/* ---- The end ---- */
+
+/* Nothing of the wire is left: the memory goes when nobody pins it. */
+static void release_if_over(pk_client_call *client)
+{
+    pk_call *call = &client->call;
+    if (pk_call_is_open(call) || call->exchange || client->released)
+        return;
+    client->released = true;
+    pk_scope_release(&call->scope, release_call);
+}
+
+static void release_call(pk_scope *scope)
+{
+    pk_client_call *client = (pk_client_call *) scope;
+    if (client->call.release)
+        client->call.release(&client->call);
+    if (client->call.children)
+        pk_client_release_children(&client->call);
+    pk_memory *memory = scope->arena.memory;
+    pk_arena_done(&scope->arena);
+    pk_memory_put(memory, client, sizeof *client);
+}
+
+/* One pk_call_cancelled. */
+struct token {
+    pk_call *call;
+    pk_promise *promise;
+};
+
+static void settle_token(void *arg)
+{
+    struct token *token = arg;
+    if (token->call->abandoned)
+        (void) pk_promise_done(token->promise, NULL);
+    else
+        (void) pk_promise_fail_with(token->promise, &ended_normally);
+}
+
+pk_future pk_client_cancelled(pk_client_call *client, pk_promise *promise)
+{
+    struct token *token = pk_arena_try(&client->call.scope.arena, sizeof *token);
+    if (token)
+        *token = (struct token){&client->call, promise};
+    pk_future future = pk_promise_future(promise);
+    if (!token || pk_call_on_end(&client->call, settle_token, token) < 0)
+        (void) pk_promise_fail_with(promise, &pk_status_no_memory);
+    return future;
+}
+
+void pk_client_end(pk_client_call *client, const pk_status *status)
+{
+    pk_call *call = &client->call;
+    if (!pk_call_is_open(call))
+        return;
+    pk_call_change_state(call, PK_CALL_ENDED);
+    pk_timer_stop(call->loop, &call->deadline);
+    client->replay = false;
+    client->status = status ? pk_status_copy(&call->scope.arena, status) : (pk_status){PK_OK};
+    call->end_status = client->status.code != PK_OK ? client->status : ended_normally;
+    client->body = pk_buffer_unref(client->body);
+    if (client->opening.waiting)
+        client->channel->ops->withdraw(client->channel, &client->opening);
+    if (call->exchange)
+        call->exchange->ops->reset(call->exchange, PK_RESET_CANCEL);
+    client->style->ended(client);
+    pk_body_reader_done(&call->body);
+    if (PK_UNLIKELY(call->children != NULL))
+        pk_client_end_children(call, &call->end_status);
+    pk_call_run_end_entries(call);
+    release_if_over(client);
+}
+
+/* Of pk_call: the deadline, pk_call_cancel, a stream that breaks off. */
+static void fail(pk_call *call, const pk_status *status)
+{
+    pk_client_end(call->client, status);
+}
+
+/* ---- Parents ---- */
+
+void pk_client_end_children(pk_call *parent, const pk_status *status)
+{
+    for (pk_client_call *child = parent->children; child; child = child->next_child) {
+        if (pk_call_is_open(&child->call)) {
+            child->call.abandoned = true;
+            pk_client_end(child, status);
+        }
+    }
+}
+
+void pk_client_release_children(pk_call *parent)
+{
+    pk_client_call *child = pk_steal(&parent->children);
+    while (child) {
+        pk_client_call *next = child->next_child;
+        pk_scope_unpin(&child->call.scope);
+        child = next;
+    }
+}
+
+static void adopt(pk_client_call *client, pk_call *parent)
+{
+    client->next_child = parent->children;
+    parent->children = client;
+    pk_scope_pin(&client->call.scope);
+    if (!pk_call_is_open(parent))
+        pk_client_spoil(client, &parent->end_status);
+}
+
+/* ---- Opening ---- */
+
+static bool make_head(pk_opening *opening, pk_opening_head *ret_head)
+{
+    pk_client_call *client =
+        (pk_client_call *) ((char *) opening - offsetof(pk_client_call, opening));
+    pk_call *call = &client->call;
+    const pk_protocol *protocol = call->protocol;
+    pk_request_target target = {
+        .scheme = client->channel->scheme,
+        .authority = client->authority,
+        .path = {(const uint8_t *) call->path, call->method->path_length},
+        .user_agent = client->channel->user_agent,
+        .timeout = pk_call_time_left(call),
+    };
+    if (PK_UNLIKELY(target.timeout == 0)) {
+        pk_client_end(client, &deadline_passed);
+        return false;
+    }
+    pk_fields fields = protocol->request_head(protocol, &call->encoding, &target, &call->headers);
+    if (PK_UNLIKELY(!fields.items || call->scope.arena.exhausted)) {
+        pk_client_end(client, &pk_status_no_memory);
+        return false;
+    }
+    *ret_head = (pk_opening_head){fields.items, fields.count};
+    return true;
+}
+
+static void opened(pk_opening *opening, pk_exchange *exchange)
+{
+    pk_client_call *client = exchange->user;
+    client->call.exchange = exchange;
+    client->style->opened(client);
+}
+
+static void not_opened(pk_opening *opening, const pk_status *why)
+{
+    pk_client_call *client =
+        (pk_client_call *) ((char *) opening - offsetof(pk_client_call, opening));
+    pk_client_end(client, why);
+}
+
+/* ---- Options ---- */
+
+static void add_fields(pk_client_call *client, const pk_call_opts *opts)
+{
+    pk_metadata *headers = &client->call.headers;
+    int r = 0;
+    for (const char *const *field = opts->fields; field && *field && r == 0; field += 2)
+        r = pk_metadata_add(headers, field[0], field[1]);
+    pk_metadata_place place = PK_METADATA_START;
+    pk_slice key, value;
+    while (r == 0 && opts->metadata &&
+           pk_metadata_next(opts->metadata, NULL, &place, &key, &value)) {
+        char *name = pk_arena_copy(&client->call.scope.arena, key.bytes, key.length);
+        if (key.length > 4 && memcmp(key.bytes + key.length - 4, "-bin", 4) == 0)
+            r = pk_metadata_add_binary(headers, name, value.bytes, value.length);
+        else
+            r = pk_metadata_add_slice(headers, (pk_slice){(const uint8_t *) name, key.length},
+                                      value);
+    }
+    if (r == PK_ERR_NOMEM)
+        pk_client_spoil(client, &pk_status_no_memory);
+    else if (r < 0)
+        pk_client_spoil(client, &PK_STATUS(PK_INTERNAL, "metadata that may not be sent"));
+}
+
+static void set_compression(pk_client_call *client, const char *name)
+{
+    pk_encoding *encoding = &client->call.encoding;
+    encoding->compressor = pk_compressor_set_find(encoding->compressors,
+                                                  (pk_slice){(const uint8_t *) name, strlen(name)});
+    if (!encoding->compressor && strcmp(name, "identity") != 0)
+        pk_client_spoil(client, &PK_STATUS(PK_INTERNAL, "the compression is not known"));
+}
+
+static uint64_t in_nanoseconds(uint64_t milliseconds)
+{
+    return milliseconds < UINT64_MAX / NANOSECONDS_PER_MS ? milliseconds * NANOSECONDS_PER_MS
+                                                          : UINT64_MAX;
+}
+
+/* The earliest of three ends. */
+static void set_deadline(pk_client_call *client, const pk_call_opts *opts)
+{
+    pk_call *call = &client->call;
+    uint64_t left = UINT64_MAX;
+    if (opts->timeout_ms > 0)
+        left = in_nanoseconds(opts->timeout_ms);
+    if (opts->deadline > 0) {
+        uint64_t now = pk_loop_now(call->loop);
+        uint64_t until = opts->deadline > now ? opts->deadline - now : 0;
+        left = until < left ? until : left;
+    }
+    if (opts->parent) {
+        uint64_t until = pk_call_time_left(opts->parent);
+        left = until < left ? until : left;
+    }
+    if (left == 0)
+        pk_client_spoil(client, &deadline_passed);
+    else if (left != UINT64_MAX && !pk_call_set_deadline(call, left))
+        pk_client_spoil(client, &pk_status_no_memory);
+}
+
+static void apply(pk_client_call *client, const pk_call_opts *opts)
+{
+    client->opening.wait_for_ready = opts->wait_for_ready;
+    if (opts->fields || opts->metadata)
+        add_fields(client, opts);
+    if (opts->compression)
+        set_compression(client, opts->compression);
+    if (opts->authority) {
+        size_t length = strlen(opts->authority);
+        const char *copy = pk_arena_copy(&client->call.scope.arena, opts->authority, length);
+        client->authority = (pk_slice){(const uint8_t *) copy, length};
+    }
+    set_deadline(client, opts);
+    if (opts->parent)
+        adopt(client, opts->parent);
+    if (opts->call) {
+        client->keeps_fields = true;
+        pk_scope_pin(&client->call.scope);
+        *opts->call = &client->call;
+    }
+}
+
+/* ---- Life ---- */
+
+void pk_client_spoil(pk_client_call *client, const pk_status *status)
+{
+    if (client->status.code == PK_OK)
+        client->status = pk_status_copy(&client->call.scope.arena, status);
+}
+
+pk_client_call *pk_client_call_new(pk_channel *channel, const pk_method *method,
+                                   const pk_client_style *style, const pk_call_opts *opts_in)
+{
+    pk_loop *loop = channel->loop;
+    pk_assert_owner(loop);
+    pk_call_opts opts = {.size = sizeof opts};
+    if (opts_in)
+        memcpy(&opts, opts_in, opts_in->size < sizeof opts ? opts_in->size : sizeof opts);
+    if (opts.call)
+        *opts.call = NULL;
+    pk_marshalling *marshalling = pk_loop_marshalling(loop);
+    pk_client_call *client = marshalling ? pk_memory_get(&loop->memory, sizeof *client) : NULL;
+    if (!client)
+        return NULL;
+    pk_encoding encoding = {
+        .marshalling = marshalling,
+        .codec = method->request ? &pk_codec_proto : &pk_codec_bytes,
+        .compressors = &pk_compressor_set_default,
+        .compress_min_bytes = channel->compress_min_bytes,
+        .send_limit = channel->send_limit,
+    };
+    pk_call *call = &client->call;
+    pk_call_init(call, loop, &pk_protocol_grpc, &encoding);
+    call->client = client;
+    call->method = method;
+    call->path = method->path;
+    call->scope.label = method->path;
+    call->fail = fail;
+    call->head = NULL;
+    call->stream = NULL;
+    call->metadata = pk_metadata_over(NULL, 0, &call->scope.arena);
+    pk_body_reader_init(&call->body, &pk_protocol_grpc, marshalling, &call->scope.arena, NULL,
+                        channel->receive_limit ? channel->receive_limit : PK_RECEIVE_LIMIT_DEFAULT,
+                        style->body_kind);
+    client->style = style;
+    client->opening = (pk_opening){.events = style->events,
+                                   .user = client,
+                                   .head = make_head,
+                                   .opened = opened,
+                                   .failed = not_opened};
+    client->channel = channel;
+    client->authority = channel->authority;
+    client->status = (pk_status){.code = PK_OK};
+    client->received_trailers = pk_metadata_over(NULL, 0, &call->scope.arena);
+    client->reply = NULL;
+    client->message = NULL;
+    client->body = NULL;
+    client->body_start = NULL;
+    client->replays = 0;
+    client->replay = false;
+    client->keeps_fields = false;
+    client->released = false;
+    client->next_child = NULL;
+    apply(client, &opts);
+    return client;
+}
+
+void pk_client_start(pk_client_call *client)
+{
+    static const pk_status freed = {PK_UNAVAILABLE, PK_SLICE("the channel was freed"), {NULL, 0}};
+    if (client->channel->freed)
+        pk_client_spoil(client, &freed);
+    if (PK_UNLIKELY(client->status.code != PK_OK)) {
+        pk_status why = client->status;
+        pk_client_end(client, &why);
+        return;
+    }
+    client->channel->ops->open(client->channel, &client->opening);
+}
+
+pk_call *pk_call_unref(pk_call *call)
+{
+    if (call)
+        pk_scope_unpin(&call->scope);
+    return NULL;
+}
+
+const pk_status *pk_call_status(const pk_call *call)
+{
+    return call->client && !pk_call_is_open(call) ? &call->client->status : NULL;
+}
+
+const pk_metadata *pk_call_received_trailers(pk_call *call)
+{
+    static const pk_metadata none = {.received = true};
+    return call->client ? &call->client->received_trailers : &none;
+}
+
+/* ---- The response ---- */
+
+/* Fields as metadata; copied where they must outlive the exchange. */
+static pk_metadata fields_of(pk_client_call *client, const pk_head *head)
+{
+    pk_arena *arena = &client->call.scope.arena;
+    if (!client->keeps_fields)
+        return pk_metadata_over(head->fields, head->count, arena);
+    pk_field *copies = pk_arena_try(arena, (head->count + 1) * sizeof *copies);
+    if (!copies)
+        return pk_metadata_over(NULL, 0, arena);
+    for (size_t i = 0; i < head->count; i++) {
+        const pk_field *field = &head->fields[i];
+        copies[i] = *field;
+        copies[i].name.bytes =
+            (const uint8_t *) pk_arena_copy(arena, field->name.bytes, field->name.length);
+        copies[i].value.bytes =
+            (const uint8_t *) pk_arena_copy(arena, field->value.bytes, field->value.length);
+    }
+    return pk_metadata_over(copies, head->count, arena);
+}
+
+void pk_client_on_head(pk_exchange *exchange, const pk_head *head, bool ended)
+{
+    pk_client_call *client = pk_client_of(exchange);
+    pk_call *call = &client->call;
+    if (!pk_call_is_open(call))
+        return;
+    /* The server has seen the request: it is not sent again. */
+    client->body = pk_buffer_unref(client->body);
+    call->head = head;
+    const pk_protocol *protocol = call->protocol;
+    pk_status status;
+    if (protocol->response_head(protocol, head, ended, &call->scope.arena, &status)) {
+        client->received_trailers = fields_of(client, head);
+        pk_client_end(client, &status);
+        return;
+    }
+    call->metadata = fields_of(client, head);
+    const pk_compressor *incoming;
+    if (pk_negotiate_response(call->encoding.compressors, head, &call->scope.arena, &incoming,
+                              &status) < 0)
+        pk_client_end(client, &status);
+    else
+        pk_body_reader_set_incoming(&call->body, incoming);
+}
+
+pk_status pk_client_outcome(pk_client_call *client, const pk_head *trailers)
+{
+    pk_call *call = &client->call;
+    const pk_protocol *protocol = call->protocol;
+    pk_status status;
+    if (trailers)
+        client->received_trailers = fields_of(client, trailers);
+    protocol->response_end(protocol, call->head, trailers, &call->body, &call->scope.arena,
+                           &status);
+    return status;
+}
+
+void pk_client_on_cancelled(pk_exchange *exchange, const pk_status *why)
+{
+    pk_client_call *client = pk_client_of(exchange);
+    if (exchange->unprocessed && client->body && client->replays == 0 &&
+        pk_call_is_open(&client->call)) {
+        client->replays++;
+        client->replay = true;
+        return;
+    }
+    pk_client_end(client, why);
+}
+
+void pk_client_on_closed(pk_exchange *exchange)
+{
+    static const pk_status lost = {PK_UNAVAILABLE, PK_SLICE("the connection was lost"), {NULL, 0}};
+    pk_client_call *client = pk_client_of(exchange);
+    pk_call *call = &client->call;
+    call->exchange = NULL;
+    call->head = NULL;
+    if (!client->keeps_fields) {
+        call->metadata = pk_metadata_over(NULL, 0, &call->scope.arena);
+        client->received_trailers = call->metadata;
+    }
+    if (client->replay) {
+        client->replay = false;
+        pk_client_start(client);
+    } else if (pk_call_is_open(call)) {
+        pk_client_end(client, &lost);
+    } else {
+        release_if_over(client);
+    }
+}

@@ -1,0 +1,116 @@
+/*
+ * The client: channels, and what every call of a generated stub can be given.
+ *
+ * A channel stands for a server. It connects when the first call needs it, connects again after a
+ * loss, and carries any number of calls at once; a program has one per server and keeps it. Stubs
+ * such as demo_greeter_say_hello(channel, &request, opts) start a call on it and return at once.
+ *
+ * Lifetimes. The request is encoded before the stub returns. A unary reply (and its status) lives
+ * until the whole chain of steps hung on the stub's future has run; one that is handed on, as a
+ * proxy returns it from its own handler, until that handler's reply was encoded; with .parent as
+ * long as the parent; with .call until pk_call_unref.
+ */
+#ifndef PEKOE_CHANNEL_H
+#define PEKOE_CHANNEL_H
+
+#include <pekoe/call.h>
+#include <pekoe/loop.h>
+
+PK_BEGIN_DECLS
+
+typedef struct pk_channel pk_channel;
+
+/* In all of them 0 means the default that the comment names. */
+typedef struct pk_channel_opts {
+    size_t size;                 /* set by PK_CHANNEL_OPTS */
+    const char *authority;       /* what servers are told that they are; the target's name */
+    const char *user_agent;      /* stands before pekoe's own */
+    size_t receive_limit;        /* bytes of one message, decompressed; 4 MiB */
+    size_t send_limit;           /* bytes of one message as sent; none */
+    size_t compress_min_bytes;   /* of calls with .compression; 1,024 */
+    uint32_t connect_timeout_ms; /* for one attempt, the server's SETTINGS included; 20 s */
+    uint32_t backoff_initial_ms; /* pause after the first failed attempt; 1 s */
+    uint32_t backoff_max_ms;     /* pauses grow by 1.6, with a jitter of 20 %, up to 120 s */
+    uint32_t stream_window;      /* bytes of a response in flight; 1 MiB */
+    uint32_t connection_window;  /* and of all of a connection's; 8 MiB */
+    uint32_t header_bytes;       /* of a response's metadata (RFC 9113 6.5.2); 64 KiB */
+} pk_channel_opts;
+
+#define PK_CHANNEL_OPTS(...) (&(pk_channel_opts){.size = sizeof(pk_channel_opts), ##__VA_ARGS__})
+
+/*
+ * A channel for a target: "host:port", "ipv4:1.2.3.4:50051", "ipv6:[::1]:50051", each of the last
+ * two also as a list with commas that is tried in order, or "unix:/path". HTTP/2 with prior
+ * knowledge, without TLS. Nothing connects yet. `opts` may be NULL and is copied, as the target is.
+ * PK_ERR_INVALID for a target that is none of these, PK_ERR_NOMEM.
+ */
+PK_API PK_NODISCARD int pk_channel_new(pk_channel **ret_channel, pk_loop *loop, const char *target,
+                                       const pk_channel_opts *opts);
+
+/*
+ * Closes the connection. Calls that go on fail with UNAVAILABLE; replies that are held stay. Takes
+ * NULL; returns NULL.
+ */
+PK_API pk_channel *pk_channel_free(pk_channel *channel);
+
+/* gRPC's connectivity-semantics-and-api.md. */
+typedef enum pk_channel_state {
+    PK_CHANNEL_IDLE,       /* no connection, and no call that needs one */
+    PK_CHANNEL_CONNECTING, /* the first calls wait */
+    PK_CHANNEL_READY,
+    PK_CHANNEL_TRANSIENT_FAILURE, /* the last attempt failed; another follows after a pause */
+    PK_CHANNEL_SHUTDOWN,          /* it is being freed */
+} pk_channel_state;
+
+PK_API pk_channel_state pk_channel_get_state(const pk_channel *channel);
+
+/* Begins to connect where the channel is idle. */
+PK_API void pk_channel_connect(pk_channel *channel);
+
+/*
+ * Done with NULL once the state is another than `seen`, at once where it is already. Belongs to the
+ * loop's scope.
+ */
+PK_API PK_NODISCARD pk_future pk_channel_changed(pk_channel *channel, pk_channel_state seen);
+
+/* Ends the pause after a failed attempt: the next one begins now, and pauses start small again. */
+PK_API void pk_channel_reset_backoff(pk_channel *channel);
+
+/* ---- Calls ---- */
+
+typedef struct pk_call_opts {
+    size_t size;         /* set by PK_CALL_OPTS */
+    uint64_t timeout_ms; /* from now; 0: none. The earliest of timeout, deadline, parent holds */
+    uint64_t deadline;   /* nanoseconds of pk_loop_now; 0: none */
+    /* Fields of the request: name and value in turn, ended by NULL. Copied. */
+    const char *const *fields;
+    const pk_metadata *metadata; /* further ones, as of another call's; copied */
+    const char *compression;     /* "gzip" or "deflate"; NULL: messages go as they are */
+    const char *authority;       /* instead of the channel's; copied */
+    bool wait_for_ready;         /* wait through failed attempts to connect */
+    /*
+     * The server's call that this one is made for: passes its deadline on, its end (any end)
+     * cancels this one, and the reply lives as long as it.
+     */
+    pk_call *parent;
+    /* Gets the call, or NULL without memory; owed pk_call_unref. Metadata is kept for it. */
+    pk_call **call;
+} pk_call_opts;
+
+#define PK_CALL_OPTS(...) (&(pk_call_opts){.size = sizeof(pk_call_opts), ##__VA_ARGS__})
+
+/*
+ * Gives a call of pk_call_opts.call back, which goes on if it has not ended. Its reply and status
+ * may be gone then. Takes NULL; returns NULL.
+ */
+PK_API pk_call *pk_call_unref(pk_call *call);
+
+/* How a client's call ended, details included; NULL while it goes on. */
+PK_API const pk_status *pk_call_status(const pk_call *call);
+
+/* What the server sent with the status; empty before that. Its headers: pk_call_metadata. */
+PK_API const pk_metadata *pk_call_received_trailers(pk_call *call);
+
+PK_END_DECLS
+
+#endif
