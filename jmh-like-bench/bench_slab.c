@@ -5,10 +5,14 @@
  * calls use, `slab-lookahead` and `slab-prescan` are the other strategies of reservation; all with
  * UTF-8 check, budget and depth limit, in an arena that keeps its blocks. `protobuf-c` is
  * libprotobuf-c with malloc, `protobuf-c-arena` the same with a bump allocator.
+ * `refill` is the copy that `slab` makes beside decoding: what is to be subtracted from it. `cpp`,
+ * `cpp-reused` and `cpp-arena` are C++ protobuf, `upb` is upb, both from Debian's packages where they
+ * are installed.
  * What a decode takes from the arena is reported as `memory`, in bytes per operation.
  */
 #include "jmh-like-bench/harness.h"
 #include "jmh-like-bench/slab_payloads.h"
+#include "jmh-like-bench/slab_peers.h"
 #include "marshalling/decoder.h"
 #include "marshalling/message.h"
 
@@ -28,6 +32,8 @@ struct state {
     size_t failures;
     size_t taken; /* bytes of the arena, last decode */
     pk_reserve reserve;
+    const struct pk_bench_peer_kind *peer_kind;
+    struct pk_bench_peer *peer;
 };
 
 /* ---- Engines -------------------------------------------------------------------------------- */
@@ -47,6 +53,13 @@ static bool decode_slab(struct state *state, size_t index)
     pk_decoder_done(&decoder);
     pk_bench_keep(message);
     return !error;
+}
+
+static bool refill(struct state *state, size_t index)
+{
+    memcpy(state->private_copy, state->payloads.bytes[index], state->payloads.lengths[index]);
+    pk_bench_keep(state->private_copy);
+    return true;
 }
 
 static bool decode_copying(struct state *state, size_t index)
@@ -114,19 +127,58 @@ static bool pack_protobuf_c(struct state *state, size_t index)
     return true;
 }
 
+#if defined(PK_BENCH_CPP) || defined(PK_BENCH_UPB)
+static bool decode_peer(struct state *state, size_t index)
+{
+    return state->peer_kind->decode(state->peer, state->payloads.bytes[index],
+                                    state->payloads.lengths[index]);
+}
+
+static bool pack_peer(struct state *state, size_t index)
+{
+    size_t length;
+    const uint8_t *packed = state->peer_kind->pack(state->peer, index, &length);
+    pk_bench_keep(packed);
+    return packed != NULL;
+}
+#endif
+
 static const struct engine {
     const char *name;
     bool (*decode)(struct state *state, size_t index);
     bool (*pack)(struct state *state, size_t index);
     pk_reserve reserve;
+    const struct pk_bench_peer_kind *peer;
 } engines[] = {
-    {"slab", decode_slab, pack_reverse, PK_RESERVE_GROWTH},
-    {"slab-lookahead", decode_slab, NULL, PK_RESERVE_LOOKAHEAD},
-    {"slab-prescan", decode_slab, NULL, PK_RESERVE_PRESCAN},
-    {"slab-copying", decode_copying, NULL, PK_RESERVE_GROWTH},
-    {"protobuf-c", decode_protobuf_c, pack_protobuf_c, PK_RESERVE_GROWTH},
-    {"protobuf-c-arena", decode_protobuf_c_arena, NULL, PK_RESERVE_GROWTH},
+    {"slab", decode_slab, pack_reverse, PK_RESERVE_GROWTH, NULL},
+    {"slab-lookahead", decode_slab, NULL, PK_RESERVE_LOOKAHEAD, NULL},
+    {"slab-prescan", decode_slab, NULL, PK_RESERVE_PRESCAN, NULL},
+    {"slab-copying", decode_copying, NULL, PK_RESERVE_GROWTH, NULL},
+    {"refill", refill, NULL, PK_RESERVE_GROWTH, NULL},
+    {"protobuf-c", decode_protobuf_c, pack_protobuf_c, PK_RESERVE_GROWTH, NULL},
+    {"protobuf-c-arena", decode_protobuf_c_arena, NULL, PK_RESERVE_GROWTH, NULL},
+#ifdef PK_BENCH_CPP
+    {"cpp", decode_peer, pack_peer, PK_RESERVE_GROWTH, &pk_bench_cpp},
+    {"cpp-reused", decode_peer, NULL, PK_RESERVE_GROWTH, &pk_bench_cpp_reused},
+    {"cpp-arena", decode_peer, NULL, PK_RESERVE_GROWTH, &pk_bench_cpp_arena},
+#endif
+#ifdef PK_BENCH_UPB
+    {"upb", decode_peer, pack_peer, PK_RESERVE_GROWTH, &pk_bench_upb},
+#endif
 };
+
+#ifdef PK_BENCH_CPP
+#define CPP_DECODES "cpp", "cpp-reused", "cpp-arena",
+#define CPP_PACKS "cpp",
+#else
+#define CPP_DECODES
+#define CPP_PACKS
+#endif
+#ifdef PK_BENCH_UPB
+#define UPB "upb",
+#else
+#define UPB
+#endif
 
 /* ---- The harness's side --------------------------------------------------------------------- */
 
@@ -150,10 +202,17 @@ static void *setup(pk_bench_context *context)
             state->decode = engines[i].decode;
             state->pack = engines[i].pack;
             state->reserve = engines[i].reserve;
+            state->peer_kind = engines[i].peer;
         }
     }
     if (!state->packed || !state->private_copy)
         pk_bench_fail(context, "out of memory");
+    if (state->peer_kind)
+        state->peer = state->peer_kind->open(state->payloads.type->name,
+                                             (const uint8_t *const *) state->payloads.bytes,
+                                             state->payloads.lengths, PK_BENCH_PAYLOADS);
+    if (state->peer_kind && !state->peer)
+        pk_bench_fail(context, "%s cannot be opened", engine);
     return state;
 }
 
@@ -176,6 +235,8 @@ static void *setup_pack(pk_bench_context *context)
 static void teardown(void *arg)
 {
     struct state *state = arg;
+    if (state->peer)
+        state->peer_kind->close(state->peer);
     pk_buffer_unref(state->packed);
     pk_buffer_pool_done(&state->pool);
     pk_arena_done(&state->arena);
@@ -231,7 +292,7 @@ static void check_pack(pk_bench_context *context, void *arg, uint64_t invocation
     struct state *state = arg;
     (void) invocations;
     PK_BENCH_EXPECT(context, state->failures == 0);
-    for (size_t i = 0; i < PK_BENCH_PAYLOADS; i++) {
+    for (size_t i = 0; i < PK_BENCH_PAYLOADS && !state->peer; i++) {
         PK_BENCH_EXPECT(context, state->pack(state, i));
         PK_BENCH_EXPECT(context, pk_buffer_length(state->packed) == state->payloads.lengths[i]);
         PK_BENCH_EXPECT(context, memcmp(state->packed->start, state->payloads.bytes[i],
@@ -249,13 +310,13 @@ static void check_pack(pk_bench_context *context, void *arg, uint64_t invocation
     }
 
 static const pk_bench_param decode_params[] = {
-    {"engine", PK_BENCH_VALUES("slab", "slab-lookahead", "slab-prescan", "slab-copying",
-                               "protobuf-c", "protobuf-c-arena")},
+    {"engine", PK_BENCH_VALUES("slab", "slab-lookahead", "slab-prescan", "slab-copying", "refill",
+                               CPP_DECODES UPB "protobuf-c", "protobuf-c-arena")},
     SHAPES,
 };
 
 static const pk_bench_param pack_params[] = {
-    {"engine", PK_BENCH_VALUES("slab", "protobuf-c")},
+    {"engine", PK_BENCH_VALUES("slab", CPP_PACKS UPB "protobuf-c")},
     SHAPES,
 };
 
