@@ -28,8 +28,8 @@ CASES = [
     ('fewer tests than planned', 'tap', 'echo 1..3; echo ok 1', '1 passed, 1 failed', 1, 1),
     ('a program that dies after its tests', 'tap', 'echo ok 1; echo ok 2; echo 1..2; kill -9 $$',
      '2 passed, 1 failed', 1, 1),
-    ('a program that hangs', 'exitcode', 'exec sleep 20', '0 passed, 1 failed', 1, 1),
-    ('a tap program that hangs', 'tap', 'echo ok 1; exec sleep 20', '1 passed, 1 failed', 1, 1),
+    ('a program that hangs', 'exitcode', 'exec sleep 60', '0 passed, 1 failed', 1, 1),
+    ('a tap program that hangs', 'tap', 'echo ok 1; exec sleep 60', '1 passed, 1 failed', 1, 1),
     ('a sanitizer that found something', 'tap',
      'echo ok 1; echo 1..1; echo leak >"${LSAN_OPTIONS#*log_path=}.1"', '1 passed, 1 failed', 1, 1),
 ]
@@ -43,7 +43,8 @@ def make_project(folder):
         program.write_text(f'#!/bin/sh\n{script}\n')
         program.chmod(0o755)
         lines.append(f"test('case{number:02}', find_program('./{program.name}'), "
-                     f"protocol: '{protocol}', timeout: 1, suite: 'made-up')")
+                     f"protocol: '{protocol}', suite: 'made-up', "
+                     f"timeout: {1 if 'sleep' in script else 60})")
     (folder / 'meson.build').write_text('\n'.join(lines) + '\n')
     build = folder / 'build'
     subprocess.run(['meson', 'setup', build, folder], check=True, capture_output=True)
