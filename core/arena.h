@@ -33,6 +33,17 @@ typedef struct pk_arena {
 /* No block is taken until the first allocation, unless `first` asks for one of that many bytes. */
 void pk_arena_init(pk_arena *arena, pk_memory *memory, size_t first);
 
+/*
+ * The same, beginning in memory that the owner of the arena has: `length` bytes at `bytes`, 16-byte
+ * aligned, borrowed as long as the arena. Not for arenas that are reset.
+ */
+static inline void pk_arena_init_in(pk_arena *arena, pk_memory *memory, void *bytes, size_t length)
+{
+    pk_arena started = {
+        .at = (uint8_t *) bytes, .end = (uint8_t *) bytes + length, .memory = memory};
+    *arena = started;
+}
+
 /* Gives everything back except the newest block, which serves the next round. */
 void pk_arena_reset(pk_arena *arena);
 

@@ -13,9 +13,11 @@ struct sink {
     size_t length; /* of the whole text, whether it fitted or not */
 };
 
-static void put(struct sink *sink, const char *text, size_t length)
+static inline void put(struct sink *sink, const char *text, size_t length)
 {
-    if (sink->length < sink->room) {
+    if (PK_LIKELY(sink->room - sink->length >= length && sink->room >= sink->length)) {
+        memcpy(sink->out + sink->length, text, length);
+    } else if (sink->length < sink->room) {
         size_t left = sink->room - sink->length;
         memcpy(sink->out + sink->length, text, length < left ? length : left);
     }
@@ -91,6 +93,14 @@ static uint64_t take_unsigned(struct arguments *arguments, enum width width)
 /* One conversion; `format` stands behind its '%'. False: not one of ours. */
 static bool convert(struct sink *sink, const char **format, struct arguments *arguments)
 {
+    if (PK_LIKELY(**format == 's')) { /* what nearly all are */
+        const char *text = va_arg(arguments->list, const char *);
+        if (!text)
+            return false;
+        ++*format;
+        put(sink, text, strlen(text));
+        return true;
+    }
     if (strncmp(*format, ".*s", 3) == 0) {
         int limit = va_arg(arguments->list, int);
         const char *text = va_arg(arguments->list, const char *);
@@ -113,13 +123,6 @@ static bool convert(struct sink *sink, const char **format, struct arguments *ar
     }
     if (width != WIDTH_INT)
         return false;
-    if (conversion == 's') {
-        const char *text = va_arg(arguments->list, const char *);
-        if (!text)
-            return false;
-        put(sink, text, strlen(text));
-        return true;
-    }
     char letter = '%';
     if (conversion == 'c')
         letter = (char) va_arg(arguments->list, int);
@@ -137,9 +140,7 @@ int pk_print(char *out, size_t room, const char *format, va_list arguments_in)
     const char *at = format;
     bool ours = true;
     while (*at && ours) {
-        const char *percent = at;
-        while (*percent && *percent != '%')
-            percent++;
+        const char *percent = strchrnul(at, '%');
         put(&sink, at, (size_t) (percent - at));
         at = percent;
         if (*at) {

@@ -27,6 +27,11 @@ void pk_call_change_state(pk_call *call, pk_call_state next)
     call->state = next;
 }
 
+/* A call and the beginning of its arena come in one block: small calls need no other. */
+#define CALL_BLOCK 2048u
+#define CALL_SIZE ((sizeof(pk_call) + 15) & ~(size_t) 15)
+_Static_assert(CALL_SIZE + 512 <= CALL_BLOCK, "a call's block has room for small messages");
+
 /* ---- Life ---- */
 
 static void deadline_fired(pk_timer *timer);
@@ -77,10 +82,12 @@ pk_call *pk_call_open(struct pk_router *router, pk_exchange *exchange, const pk_
                       const pk_protocol *protocol)
 {
     pk_loop *loop = exchange->loop;
-    pk_call *call = pk_memory_get(&loop->memory, sizeof *call);
+    pk_call *call = pk_memory_get(&loop->memory, CALL_BLOCK);
     if (!call)
         return NULL;
     pk_call_init(call, loop, protocol, &router->encoding);
+    pk_arena_init_in(&call->scope.arena, &loop->memory, (uint8_t *) call + CALL_SIZE,
+                     CALL_BLOCK - CALL_SIZE);
     call->exchange = exchange;
     call->router = router;
     call->fail = pk_call_answer_status;
@@ -103,7 +110,7 @@ static void release_call(pk_scope *scope)
     pk_router *router = call->router;
     pk_memory *memory = scope->arena.memory;
     pk_arena_done(&scope->arena);
-    pk_memory_put(memory, call, sizeof *call);
+    pk_memory_put(memory, call, CALL_BLOCK);
     pk_router_call_gone(router);
 }
 

@@ -9,22 +9,26 @@
 
 /* ---- The path table ---- */
 
-/* Eight bytes at a time; paths are short and the table is asked once per call. */
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * 0xFF51AFD7ED558CCDu;
+    return hash ^ hash >> 32;
+}
+
+/* Eight bytes at a time, the last eight may overlap; the table is asked once per call. */
 static uint32_t hash_path(const uint8_t *bytes, size_t length)
 {
-    uint64_t hash = 0x9E3779B97F4A7C15u ^ length;
-    while (length >= 8) {
-        uint64_t word;
-        memcpy(&word, bytes, 8);
-        hash = (hash ^ word) * 0xFF51AFD7ED558CCDu;
-        hash ^= hash >> 32;
-        bytes += 8;
-        length -= 8;
+    uint64_t hash = 0x9E3779B97F4A7C15u ^ length, word = 0;
+    if (PK_UNLIKELY(length < 8)) {
+        memcpy(&word, bytes, length);
+        return (uint32_t) mix(hash, word);
     }
-    uint64_t word = 0;
-    memcpy(&word, bytes, length);
-    hash = (hash ^ word) * 0xFF51AFD7ED558CCDu;
-    return (uint32_t) (hash >> 32);
+    for (size_t i = 0; i + 8 < length; i += 8) {
+        memcpy(&word, bytes + i, 8);
+        hash = mix(hash, word);
+    }
+    memcpy(&word, bytes + length - 8, 8);
+    return (uint32_t) mix(hash, word);
 }
 
 /* The path's place: taken by its method, or free. */

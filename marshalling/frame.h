@@ -78,6 +78,8 @@ PK_NODISCARD static inline int pk_frame_reader_next(pk_frame_reader *reader, pk_
 {
     const uint8_t *at = reader->at;
     size_t left = (size_t) (reader->end - at);
+    if (left == 0 && PK_LIKELY(!reader->error && !reader->gathered && !reader->kept))
+        return 0;
     if (PK_UNLIKELY(left < PK_FRAME_PREFIX || reader->prefix_length != 0 || reader->gathered ||
                     reader->error))
         return pk_frame_reader_next_slowly(reader, ret_frame);
