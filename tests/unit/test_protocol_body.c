@@ -13,7 +13,7 @@ static pk_body_reader reader;
 static void set_up(void)
 {
     fixture_init(&fixture);
-    reader = (pk_body_reader){NULL};
+    memset(&reader, 0, sizeof reader);
 }
 
 static void tear_down(void)
