@@ -54,6 +54,7 @@ typedef struct pk_head {
     const pk_field *fields;
     size_t count;
     uint16_t first[PK_FIELD_NAMES]; /* place of the first such field, 1-based; 0: absent */
+    uint32_t repeated;              /* bit of each known name that comes more than once */
 } pk_head;
 
 /* Which known name this is. */

@@ -18,8 +18,12 @@ void pk_request_data(pk_exchange *exchange, const uint8_t *bytes, size_t length,
     exchange->ops->consume(exchange, length);
     if (PK_UNLIKELY(call->state != PK_CALL_RECEIVING))
         return; /* answered already; the rest is unwanted */
-    int got = pk_body_reader_feed(&call->body, bytes, length, holder);
     pk_body_message message;
+    if (PK_LIKELY(pk_body_reader_take_whole(&call->body, bytes, length, holder, &message))) {
+        decode(call, &message);
+        return;
+    }
+    int got = pk_body_reader_feed(&call->body, bytes, length, holder);
     while (got >= 0 && (got = pk_body_reader_next(&call->body, &message)) > 0) {
         decode(call, &message);
         if (PK_UNLIKELY(call->state != PK_CALL_RECEIVING))

@@ -74,7 +74,6 @@ static const pk_compressor *negotiate_fields(const pk_compressor_set *set, const
 
 /*
  * The peers of a loop say the same few things: the last list is remembered with what it led to.
- * Further fields of that name are looked for only where the first is new.
  */
 static const pk_compressor *negotiate_outgoing(pk_marshalling *marshalling,
                                                const pk_compressor_set *set, const pk_head *head)
@@ -82,11 +81,9 @@ static const pk_compressor *negotiate_outgoing(pk_marshalling *marshalling,
     size_t place = head->first[PK_FIELD_GRPC_ACCEPT_ENCODING];
     if (place == 0 || set->count == 0)
         return NULL;
-    size_t further = 0;
-    for (size_t i = place; i < head->count; i++)
-        further += head->fields[i].known == PK_FIELD_GRPC_ACCEPT_ENCODING;
+    bool several = head->repeated & 1u << PK_FIELD_GRPC_ACCEPT_ENCODING;
     pk_slice list = head->fields[place - 1].value;
-    if (further > 0 || list.length > sizeof marshalling->accepted.text)
+    if (PK_UNLIKELY(several || list.length > sizeof marshalling->accepted.text))
         return negotiate_fields(set, head, place - 1);
     if (marshalling->accepted.set == set && marshalling->accepted.length == list.length &&
         memcmp(marshalling->accepted.text, list.bytes, list.length) == 0)

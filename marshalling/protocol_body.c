@@ -26,6 +26,7 @@ void pk_body_reader_init(pk_body_reader *reader, const pk_protocol *protocol,
     reader->http_status = 0;
     reader->error = 0;
     reader->trailers_seen = false;
+    reader->base64_form = protocol->text;
     reader->messages = 0;
     reader->plain = NULL;
     reader->text = NULL;
@@ -47,7 +48,7 @@ void pk_body_reader_set_incoming(pk_body_reader *reader, const pk_compressor *in
         reader->frames.allowed &= (uint8_t) ~PK_FRAME_COMPRESSED;
 }
 
-void pk_body_reader_done(pk_body_reader *reader)
+void pk_body_reader_let_go(pk_body_reader *reader)
 {
     pk_frame_reader_done(&reader->frames);
     reader->plain = pk_buffer_unref(reader->plain);
@@ -125,7 +126,7 @@ int pk_body_reader_feed(pk_body_reader *reader, const uint8_t *bytes, size_t len
 {
     if (reader->error)
         return reader->error;
-    if (PK_UNLIKELY(reader->protocol->text)) {
+    if (PK_UNLIKELY(reader->base64_form)) {
         /* What is left of the last chunk lies in `text`, which goes now: it must be used up. */
         if (pk_frame_reader_left(&reader->frames) > 0)
             return PK_ERR_STATE;
@@ -252,10 +253,7 @@ int pk_body_reader_next(pk_body_reader *reader, pk_body_message *ret_message)
             message.owned = message.compressed = true;
         }
         if (PK_LIKELY(is_message)) {
-            reader->messages++;
-            /* No message may follow: its prefix alone, unless it is empty, gives it away. */
-            if ((reader->kind & (PK_BODY_ONE | PK_BODY_RESPONSE)) == PK_BODY_ONE)
-                reader->frames.limit = 0;
+            pk_body_reader_count_message(reader);
             *ret_message = message;
             return 1;
         }
@@ -272,7 +270,7 @@ int pk_body_reader_keep(pk_body_reader *reader)
     if (reader->error)
         return reader->error;
     /* The text's buffer belongs to the reader, and only a feed replaces it. */
-    if (reader->protocol->text)
+    if (reader->base64_form)
         return 0;
     return pk_frame_reader_keep(&reader->frames) < 0 ? fail_no_memory(reader) : 0;
 }
@@ -281,7 +279,7 @@ int pk_body_reader_end(pk_body_reader *reader)
 {
     if (reader->error)
         return reader->error;
-    if (PK_UNLIKELY(reader->protocol->text && !pk_base64_stream_complete(&reader->base64)))
+    if (PK_UNLIKELY(reader->base64_form && !pk_base64_stream_complete(&reader->base64)))
         return fail_text(reader);
     if (PK_UNLIKELY(pk_frame_reader_inside(&reader->frames)))
         return fail(reader, PK_ERR_MALFORMED,

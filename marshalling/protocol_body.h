@@ -52,6 +52,7 @@ typedef struct pk_body_reader {
     unsigned http_status; /* 400 where the body broke HTTP's side of the bargain, else 0 */
     int error;            /* PK_ERR_* once it has failed; `status` says why */
     bool trailers_seen;   /* nothing may follow */
+    bool base64_form;     /* of the protocol */
     uint64_t messages;
     pk_frame_reader frames;
     pk_buffer *plain; /* of the message decompressed last */
@@ -72,8 +73,16 @@ void pk_body_reader_init(pk_body_reader *reader, const pk_protocol *protocol,
 /* What a compressed message means, where negotiation tells only later; before the first chunk. */
 void pk_body_reader_set_incoming(pk_body_reader *reader, const pk_compressor *incoming);
 
+/* The slow path of pk_body_reader_done: there are buffers. */
+void pk_body_reader_let_go(pk_body_reader *reader);
+
 /* Gives back every buffer; the reader may be done more than once. */
-void pk_body_reader_done(pk_body_reader *reader);
+static inline void pk_body_reader_done(pk_body_reader *reader)
+{
+    if (PK_UNLIKELY(reader->plain || reader->text || reader->frames.gathered ||
+                    reader->frames.kept))
+        pk_body_reader_let_go(reader);
+}
 
 /*
  * The next chunk, readable until pk_body_reader_next has returned 0 or pk_body_reader_keep. 0, or
@@ -82,8 +91,40 @@ void pk_body_reader_done(pk_body_reader *reader);
 PK_NODISCARD int pk_body_reader_feed(pk_body_reader *reader, const uint8_t *bytes, size_t length,
                                      pk_buffer *holder);
 
+/* One more message has come; no further one may where exactly one was due. */
+static inline void pk_body_reader_count_message(pk_body_reader *reader)
+{
+    reader->messages++;
+    /* The prefix alone, unless it is that of an empty message, gives a second one away. */
+    if ((reader->kind & (PK_BODY_ONE | PK_BODY_RESPONSE)) == PK_BODY_ONE)
+        reader->frames.limit = 0;
+}
+
 /* 1: *ret_message is the next. 0: more bytes are needed. Negative: failed, see `status`. */
 PK_NODISCARD int pk_body_reader_next(pk_body_reader *reader, pk_body_message *ret_message);
+
+/*
+ * Feed and next in one for the usual unary request: true where the chunk is the whole body, one
+ * plain message of binary form. Then *ret_message is it, readable as long as the chunk, and nothing
+ * is left. False: nothing has changed, and the chunk is to be fed.
+ */
+static inline bool pk_body_reader_take_whole(pk_body_reader *reader, const uint8_t *bytes,
+                                             size_t length, pk_buffer *holder,
+                                             pk_body_message *ret_message)
+{
+    const pk_frame_reader *frames = &reader->frames;
+    if (PK_UNLIKELY(length < PK_FRAME_PREFIX || bytes[0] != 0 || reader->base64_form ||
+                    reader->messages > 0 || reader->error || frames->prefix_length > 0 ||
+                    frames->at != frames->end))
+        return false;
+    size_t message_length = pk_frame_read_length(bytes);
+    if (PK_UNLIKELY(message_length != length - PK_FRAME_PREFIX || message_length > frames->limit))
+        return false;
+    pk_body_reader_count_message(reader);
+    *ret_message =
+        (pk_body_message){{bytes + PK_FRAME_PREFIX, message_length}, holder, false, false};
+    return true;
+}
 
 /*
  * Makes what is left of the chunk outlive it, for a reader that takes no more messages now: by a

@@ -88,6 +88,7 @@ static void fields_init(pk_http2_fields *fields, pk_field *storage, size_t capac
 {
     fields->head.fields = fields->storage = storage;
     fields->head.count = 0;
+    fields->head.repeated = 0;
     fields->capacity = capacity;
     fields->bytes = 0;
     memset(fields->head.first, 0, sizeof fields->head.first);
@@ -338,6 +339,8 @@ static int on_header(nghttp2_session *library, const nghttp2_frame *frame, nghtt
     fields->head.count = ++place;
     if (field->known != PK_FIELD_OTHER && !fields->head.first[field->known])
         fields->head.first[field->known] = (uint16_t) place;
+    else if (field->known != PK_FIELD_OTHER)
+        fields->head.repeated |= 1u << field->known;
     return 0;
 }
 

@@ -189,6 +189,8 @@ static bool copy_head(pk_test_exchange *test, const pk_test_request *request)
                                        .known = (uint8_t) known};
             if (known != PK_FIELD_OTHER && test->head.first[known] == 0)
                 test->head.first[known] = (uint16_t) (added + 1);
+            else if (known != PK_FIELD_OTHER)
+                test->head.repeated |= 1u << known;
             added++;
         }
     }

@@ -87,7 +87,9 @@ static inline pk_head make_head(pk_field *fields, size_t count)
     pk_head head = {.fields = fields, .count = count};
     for (size_t i = 0; i < count; i++) {
         fields[i].known = (uint8_t) pk_field_lookup(fields[i].name);
-        if (fields[i].known && !head.first[fields[i].known])
+        if (fields[i].known && head.first[fields[i].known])
+            head.repeated |= 1u << fields[i].known;
+        else if (fields[i].known)
             head.first[fields[i].known] = (uint16_t) (i + 1);
     }
     return head;

@@ -41,7 +41,9 @@ static pk_head head_of(pk_field fields[4], const char *encoding, const char *acc
         *field = (pk_field){.name = {(const uint8_t *) names[i], strlen(names[i])},
                             .value = {(const uint8_t *) values[i], strlen(values[i])}};
         field->known = (uint8_t) pk_field_lookup(field->name);
-        if (field->known && !head.first[field->known])
+        if (field->known && head.first[field->known])
+            head.repeated |= 1u << field->known;
+        else if (field->known)
             head.first[field->known] = (uint16_t) head.count;
     }
     return head;

@@ -269,6 +269,61 @@ Test(protocol_body, a_message_in_one_chunk_is_not_copied_and_others_are_owned, .
     pk_buffer_unref(chunk);
 }
 
+Test(protocol_body, a_whole_body_may_be_taken_at_once_and_anything_else_not, .init = set_up,
+     .fini = tear_down)
+{
+    static const struct {
+        const char *body;
+        size_t length;
+        const pk_protocol *protocol;
+        const pk_compressor *incoming;
+        bool taken;
+    } rows[] = {
+        {SIZED(ABC), &pk_protocol_grpc, NULL, true},
+        {SIZED(EMPTY), &pk_protocol_grpc, NULL, true},
+        {SIZED(ABC), &pk_protocol_grpc_web, &pk_compressor_gzip, true},
+        {SIZED(ABC), &pk_protocol_grpc_web_text, NULL, false},
+        {SIZED("\x01\0\0\0\x03"
+               "abc"),
+         &pk_protocol_grpc, &pk_compressor_gzip, false},
+        {SIZED("\x02\0\0\0\x03"
+               "abc"),
+         &pk_protocol_grpc, NULL, false},
+        {SIZED(ABC "\0"), &pk_protocol_grpc, NULL, false},
+        {SIZED("\0\0\0\0\x03"
+               "ab"),
+         &pk_protocol_grpc, NULL, false},
+        {SIZED("\0\0\0\0"), &pk_protocol_grpc, NULL, false},
+        {SIZED(""), &pk_protocol_grpc, NULL, false},
+        {SIZED("\0\0\0\0\x04"
+               "abcd"),
+         &pk_protocol_grpc, NULL, false}, /* the limit is 3 */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const uint8_t *body = (const uint8_t *) rows[i].body;
+        pk_body_message message;
+        start(rows[i].protocol, rows[i].incoming, 3, PK_BODY_ONE);
+        cr_assert_eq(pk_body_reader_take_whole(&reader, body, rows[i].length, NULL, &message),
+                     rows[i].taken, "row %zu", i);
+        if (!rows[i].taken)
+            continue;
+        cr_expect_eq(message.bytes.bytes, body + 5);
+        cr_expect_eq(message.bytes.length, rows[i].length - 5);
+        /* A second one is refused on either way. */
+        cr_expect_not(pk_body_reader_take_whole(&reader, body, rows[i].length, NULL, &message));
+        cr_expect_eq(pk_body_reader_end(&reader), 0);
+        cr_assert_eq(pk_body_reader_feed(&reader, body, rows[i].length, NULL), 0);
+        cr_expect_lt(pk_body_reader_next(&reader, &message), 0);
+        cr_expect_eq(reader.status.code, PK_UNIMPLEMENTED);
+    }
+    /* Not behind a part of a message. */
+    pk_body_message message;
+    start(&pk_protocol_grpc, NULL, 3, PK_BODY_ONE);
+    cr_assert_eq(pk_body_reader_feed(&reader, (const uint8_t *) "\0\0", 2, NULL), 0);
+    cr_expect_eq(pk_body_reader_next(&reader, &message), 0);
+    cr_expect_not(pk_body_reader_take_whole(&reader, (const uint8_t *) SIZED(ABC), NULL, &message));
+}
+
 Test(protocol_body, what_is_not_taken_now_can_be_kept, .init = set_up, .fini = tear_down)
 {
     static const struct {

@@ -321,7 +321,9 @@ Test(writer, a_million_messages_take_no_memory, .timeout = 60)
                                       FIELD(PK_FIELD_PATH, REPLYING),
                                       FIELD(PK_FIELD_CONTENT_TYPE, "application/grpc")};
     static const pk_head head = {
-        fields, 3, {[PK_FIELD_METHOD] = 1, [PK_FIELD_PATH] = 2, [PK_FIELD_CONTENT_TYPE] = 3}};
+        .fields = fields,
+        .count = 3,
+        .first = {[PK_FIELD_METHOD] = 1, [PK_FIELD_PATH] = 2, [PK_FIELD_CONTENT_TYPE] = 3}};
     for (size_t i = 0; i < 3; i++) {
         kit k;
         struct flood f = {.k = &k};
