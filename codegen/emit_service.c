@@ -66,11 +66,6 @@ static void write_stub_head(struct gen_printer *out, const struct gen_method *me
               "out", method->client_streaming ? "pk_writer **ret_out, " : "");
 }
 
-static bool has_stub(const struct gen_method *method)
-{
-    return !method->client_streaming && !method->server_streaming;
-}
-
 static void write_stub_declaration(struct gen_printer *out, const struct gen_method *method)
 {
     gen_write(out, "\n");
@@ -113,10 +108,8 @@ static void write_service_header(struct gen_printer *out, const struct gen_servi
              "{\n"
              "    return pk_router_add(pk_server_router(server), &$service$_service, impl, self);\n"
              "}\n");
-    for (size_t i = 0; i < service->n_methods; i++) {
-        if (has_stub(service->methods[i]))
-            write_stub_declaration(out, service->methods[i]);
-    }
+    for (size_t i = 0; i < service->n_methods; i++)
+        write_stub_declaration(out, service->methods[i]);
 }
 
 void gen_emit_service_header(struct gen_run *run, const struct gen_file *file,
@@ -172,6 +165,13 @@ static void write_row(struct gen_printer *out, const struct gen_method *method)
               "output_type", gen_type_table(out->memory, method->output, method->service->file));
 }
 
+static const char *call_of(const struct gen_method *method)
+{
+    if (method->client_streaming)
+        return method->server_streaming ? "bidi_streaming" : "client_streaming";
+    return method->server_streaming ? "server_streaming" : "unary";
+}
+
 static void write_stub(struct gen_printer *out, const struct gen_method *method, size_t index)
 {
     gen_write(out, "\n");
@@ -181,7 +181,8 @@ static void write_stub(struct gen_printer *out, const struct gen_method *method,
               "\n{\n"
               "    return pk_call_$call$(channel, &$service$_methods[$index$]$arguments$, opts);\n"
               "}\n",
-              "call", "unary", "arguments", ", request");
+              "call", call_of(method), "arguments",
+              method->client_streaming ? ", ret_out" : ", request");
 }
 
 static void write_service_source(struct gen_printer *out, const struct gen_file *file,
@@ -212,10 +213,8 @@ static void write_service_source(struct gen_printer *out, const struct gen_file 
               "methods",
               service->n_methods > 0 ? gen_format(out->memory, "%s_methods", service->c_pekoe)
                                      : "NULL");
-    for (size_t i = 0; i < service->n_methods; i++) {
-        if (has_stub(service->methods[i]))
-            write_stub(out, service->methods[i], i);
-    }
+    for (size_t i = 0; i < service->n_methods; i++)
+        write_stub(out, service->methods[i], i);
 }
 
 /* ---- File descriptors ---- */

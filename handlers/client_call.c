@@ -63,6 +63,109 @@ pk_future pk_client_cancelled(pk_client_call *client, pk_promise *promise)
     return future;
 }
 
+/* ---- What was written ---- */
+
+static void forget_written(pk_client_call *client)
+{
+    for (size_t i = 0; i < client->written_count; i++)
+        pk_buffer_unref(client->written[i].buffer);
+    client->written_count = 0;
+    client->keeps_written = false;
+}
+
+/* Keeps a reference. False without memory. */
+static bool keep(pk_client_call *client, pk_buffer *buffer)
+{
+    if (client->written_count == client->written_capacity) {
+        size_t capacity = 4 * client->written_capacity;
+        struct pk_written *more = pk_arena_try(&client->call.scope.arena, capacity * sizeof *more);
+        if (!more)
+            return false;
+        memcpy(more, client->written, client->written_count * sizeof *more);
+        client->written = more;
+        client->written_capacity = capacity;
+    }
+    client->written[client->written_count++] =
+        (struct pk_written){pk_buffer_ref(buffer), buffer->start};
+    client->written_bytes += pk_buffer_length(buffer);
+    return true;
+}
+
+bool pk_client_write(pk_client_call *client, pk_buffer *body_take)
+{
+    pk_exchange *exchange = client->call.exchange;
+    if (!exchange || client->replay) {
+        bool kept = client->keeps_written && keep(client, body_take);
+        pk_buffer_unref(body_take);
+        if (!kept)
+            pk_client_end(client, &pk_status_no_memory);
+        return kept && client->written_bytes < PK_CLIENT_EARLY_BYTES;
+    }
+    if (client->keeps_written &&
+        (client->written_bytes + pk_buffer_length(body_take) > PK_CLIENT_KEPT_BYTES ||
+         !keep(client, body_take)))
+        forget_written(client);
+    return exchange->ops->write(exchange, body_take);
+}
+
+void pk_client_end_writing(pk_client_call *client)
+{
+    pk_exchange *exchange = client->call.exchange;
+    if (client->half_closed)
+        return;
+    client->half_closed = true;
+    if (exchange && !client->replay)
+        exchange->ops->finish(exchange, NULL, 0);
+}
+
+void pk_client_send_only(pk_client_call *client, const void *request)
+{
+    pk_call *call = &client->call;
+    pk_buffer *buffer;
+    pk_status status;
+    client->half_closed = true;
+    if (PK_UNLIKELY(!request)) {
+        pk_client_spoil(client, &PK_STATUS(PK_INTERNAL, "a NULL message was to be sent"));
+    } else if (PK_UNLIKELY(call->protocol->message(call->protocol, &call->encoding,
+                                                   call->method->request, request, &buffer,
+                                                   &status) < 0)) {
+        pk_client_spoil(client, &status);
+    } else {
+        (void) keep(client, buffer); /* the first one has its place */
+        pk_buffer_unref(buffer);
+    }
+}
+
+/* Sends all that was written so far on the exchange that is there now. */
+static void send_written(pk_client_call *client)
+{
+    pk_exchange *exchange = client->call.exchange;
+    bool room = true;
+    for (size_t i = 0; i < client->written_count; i++) {
+        struct pk_written *one = &client->written[i];
+        one->buffer->start = one->start;
+        room = exchange->ops->write(exchange, pk_buffer_ref(one->buffer));
+    }
+    if (client->half_closed)
+        exchange->ops->finish(exchange, NULL, 0);
+    else if (room && client->style->room)
+        client->style->room(client);
+    if (client->written_bytes > PK_CLIENT_KEPT_BYTES)
+        forget_written(client);
+}
+
+/* ---- The end ---- */
+
+void pk_client_over(pk_client_call *client, const pk_status *status)
+{
+    pk_call *call = &client->call;
+    client->over = true;
+    client->status = pk_status_copy(&call->scope.arena, status);
+    call->end_status = status->code != PK_OK ? client->status : ended_normally;
+    pk_timer_stop(call->loop, &call->deadline);
+    forget_written(client);
+}
+
 void pk_client_end(pk_client_call *client, const pk_status *status)
 {
     pk_call *call = &client->call;
@@ -73,7 +176,7 @@ void pk_client_end(pk_client_call *client, const pk_status *status)
     client->replay = false;
     client->status = status ? pk_status_copy(&call->scope.arena, status) : (pk_status){PK_OK};
     call->end_status = client->status.code != PK_OK ? client->status : ended_normally;
-    client->body = pk_buffer_unref(client->body);
+    forget_written(client);
     if (client->opening.waiting)
         client->channel->ops->withdraw(client->channel, &client->opening);
     if (call->exchange)
@@ -155,7 +258,7 @@ static void opened(pk_opening *opening, pk_exchange *exchange)
 {
     pk_client_call *client = exchange->user;
     client->call.exchange = exchange;
-    client->style->opened(client);
+    send_written(client);
 }
 
 static void not_opened(pk_opening *opening, const pk_status *why)
@@ -303,8 +406,13 @@ pk_client_call *pk_client_call_new(pk_channel *channel, const pk_method *method,
     client->received_trailers = pk_metadata_over(NULL, 0, &call->scope.arena);
     client->reply = NULL;
     client->message = NULL;
-    client->body = NULL;
-    client->body_start = NULL;
+    client->written = &client->first_written;
+    client->written_count = 0;
+    client->written_capacity = 1;
+    client->written_bytes = 0;
+    client->keeps_written = true;
+    client->half_closed = false;
+    client->over = false;
     client->replays = 0;
     client->replay = false;
     client->keeps_fields = false;
@@ -374,12 +482,14 @@ void pk_client_on_head(pk_exchange *exchange, const pk_head *head, bool ended)
     if (!pk_call_is_open(call))
         return;
     /* The server has seen the request: it is not sent again. */
-    client->body = pk_buffer_unref(client->body);
+    forget_written(client);
     call->head = head;
     const pk_protocol *protocol = call->protocol;
     pk_status status;
     if (protocol->response_head(protocol, head, ended, &call->scope.arena, &status)) {
         client->received_trailers = fields_of(client, head);
+        if (status.code == PK_OK && pk_body_reader_end(&call->body) < 0)
+            status = call->body.status; /* no reply came */
         pk_client_end(client, &status);
         return;
     }
@@ -407,7 +517,7 @@ pk_status pk_client_outcome(pk_client_call *client, const pk_head *trailers)
 void pk_client_on_cancelled(pk_exchange *exchange, const pk_status *why)
 {
     pk_client_call *client = pk_client_of(exchange);
-    if (exchange->unprocessed && client->body && client->replays == 0 &&
+    if (exchange->unprocessed && client->keeps_written && client->replays == 0 &&
         pk_call_is_open(&client->call)) {
         client->replays++;
         client->replay = true;
@@ -430,7 +540,7 @@ void pk_client_on_closed(pk_exchange *exchange)
     if (client->replay) {
         client->replay = false;
         pk_client_start(client);
-    } else if (pk_call_is_open(call)) {
+    } else if (pk_call_is_open(call) && !client->over) {
         pk_client_end(client, &lost);
     } else {
         release_if_over(client);

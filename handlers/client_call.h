@@ -21,11 +21,21 @@ typedef struct pk_client_call pk_client_call;
 typedef struct pk_client_style {
     const pk_exchange_events *events;
     unsigned body_kind; /* of the response */
-    /* The exchange is there, perhaps again: sends what was written so far. */
-    void (*opened)(pk_client_call *client);
+    /* What was written before the exchange was there has gone; NULL: nobody waits for that. */
+    void (*room)(pk_client_call *client);
     /* The call has ended with client->status: settles the futures. */
     void (*ended)(pk_client_call *client);
 } pk_client_style;
+
+/* A message that was written; the transport changes where its buffer starts. */
+struct pk_written {
+    pk_buffer *buffer;
+    uint8_t *start;
+};
+
+/* Bytes that are kept to be sent again, and that may be written before there is a connection. */
+#define PK_CLIENT_KEPT_BYTES 262144u
+#define PK_CLIENT_EARLY_BYTES 65536u
 
 struct pk_client_call {
     pk_call call; /* first */
@@ -33,16 +43,20 @@ struct pk_client_call {
     pk_opening opening;
     pk_channel *channel;
     pk_slice authority;
-    pk_status status; /* once ended */
+    pk_status status; /* once ended, or over on the wire */
     pk_metadata received_trailers;
     pk_promise *reply;   /* the producer's end of the stub's future; NULL: settled, or none */
     const void *message; /* the reply, once decoded; in the call */
     /* What was written, for as long as it may have to be sent again. */
-    pk_buffer *body;
-    uint8_t *body_start;
-    unsigned replays;  /* times that it was sent again */
-    bool replay;       /* the exchange that closes is to be followed by another */
-    bool keeps_fields; /* the program can ask for metadata after the exchange has closed */
+    struct pk_written *written; /* first_written, or in the call */
+    struct pk_written first_written;
+    size_t written_count, written_capacity, written_bytes;
+    bool keeps_written; /* it is all there */
+    bool half_closed;   /* nothing more will be written */
+    bool over;          /* the server has said all, and how the call ends */
+    unsigned replays;   /* times that it was sent again */
+    bool replay;        /* the exchange that closes is to be followed by another */
+    bool keeps_fields;  /* the program can ask for metadata after the exchange has closed */
     bool released;
     pk_client_call *next_child; /* of the parent, which holds a pin */
 };
@@ -55,11 +69,29 @@ struct pk_client_call {
 pk_client_call *pk_client_call_new(pk_channel *channel, const pk_method *method,
                                    const pk_client_style *style, const pk_call_opts *opts);
 
+/*
+ * Sends bytes, now or when there is an exchange; the reference passes. False: no room for more,
+ * on_room or the style's `room` will come.
+ */
+bool pk_client_write(pk_client_call *client, pk_buffer *body_take);
+
+/* Nothing more will be written. */
+void pk_client_end_writing(pk_client_call *client);
+
+/* Encodes and sends the one message of styles that send one; before pk_client_start. */
+void pk_client_send_only(pk_client_call *client, const void *request);
+
 /* Asks the channel for an exchange; the call may have ended when it returns. */
 void pk_client_start(pk_client_call *client);
 
 /* Ends the call: NULL is OK. What is open on the wire is reset. Nothing happens to an ended one. */
 void pk_client_end(pk_client_call *client, const pk_status *status);
+
+/*
+ * The server has ended the call, but the program has not read it all: nothing can change the status
+ * now except a cancel.
+ */
+void pk_client_over(pk_client_call *client, const pk_status *status);
 
 /* Marks a call as failed before it was started. */
 void pk_client_spoil(pk_client_call *client, const pk_status *status);

@@ -54,11 +54,11 @@ static size_t bytes_left(const pk_reader *reader)
 /* Gives credit back for what was used up, from `least` bytes on. */
 static void give_credit(pk_reader *reader, size_t least)
 {
+    pk_exchange *exchange = reader->call->exchange;
     size_t left = bytes_left(reader);
-    if (reader->owed < left + least || reader->owed == left)
+    if (!exchange || reader->owed < left + least || reader->owed == left)
         return;
     /* What is decoded is not longer than what came (base64): never more than is owed. */
-    pk_exchange *exchange = reader->call->exchange;
     exchange->ops->consume(exchange, reader->owed - left);
     reader->owed = left;
 }
@@ -67,7 +67,7 @@ static void give_credit(pk_reader *reader, size_t least)
 static void tell_held(pk_reader *reader)
 {
     size_t held = pk_body_reader_held(&reader->call->body);
-    if (PK_LIKELY(held == reader->held))
+    if (PK_LIKELY(held == reader->held || !reader->call->exchange))
         return;
     reader->held = held;
     reader->call->exchange->ops->hold(reader->call->exchange, held);
@@ -202,7 +202,7 @@ static pk_future read_now(pk_reader *reader, bool take)
             return (pk_future){.state = PK_FUTURE_PENDING};
         got = pk_body_reader_end(&call->body);
         if (PK_LIKELY(got == 0))
-            return pk_done(NULL);
+            return call->client ? pk_stream_outcome(call) : pk_done(NULL);
     }
     break_off(reader, &call->body.status);
     return pk_stream_ended(call);
@@ -212,7 +212,7 @@ static pk_future ask(pk_reader *reader, bool take)
 {
     pk_call *call = reader->call;
     if (PK_UNLIKELY(!pk_call_is_open(call)))
-        return pk_stream_ended(call);
+        return call->client ? pk_stream_outcome(call) : pk_stream_ended(call);
     if (PK_UNLIKELY(call->scope.arena.exhausted)) /* the handler's own memory may be scratch */
         return pk_failed_with(&pk_status_no_memory);
     if (PK_UNLIKELY(pk_stream_waits(&reader->wait)))
@@ -313,7 +313,7 @@ void pk_reader_end(pk_reader *reader)
 void pk_reader_close(pk_reader *reader)
 {
     pk_exchange *exchange = reader->call->exchange;
-    if (reader->owed > 0)
+    if (reader->owed > 0 && exchange)
         exchange->ops->consume(exchange, reader->owed);
     reader->owed = 0;
     reader->unread = pk_buffer_unref(reader->unread);

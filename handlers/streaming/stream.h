@@ -72,8 +72,11 @@ void pk_stream_forget(struct pk_stream_wait *wait);
 /* A failed future for what is asked of a call that has ended. */
 static inline pk_future pk_stream_ended(const pk_call *call)
 {
-    return pk_failed_with(call->scope.cancelled);
+    return pk_failed_with(call->scope.cancelled ? call->scope.cancelled : &call->end_status);
 }
+
+/* Client: all was read; ends the call with the server's status, which is the outcome of a read. */
+pk_future pk_stream_outcome(pk_call *call);
 
 /* ---- Reader ---- */
 

@@ -4,6 +4,7 @@
  * memory bounded.
  */
 #include "core/status.h"
+#include "handlers/client_call.h"
 #include "handlers/streaming/stream.h"
 
 void pk_writer_open(pk_writer *writer, pk_call *call, const pk_message_type *type)
@@ -79,11 +80,23 @@ static __attribute__((noinline)) pk_future refuse_second(pk_writer *writer)
     return refuse(writer, &status);
 }
 
+/* Why a client's writer takes no more, as a status; NULL: it does. */
+static const pk_status *shut(const pk_call *call)
+{
+    static const pk_status half_closed = {
+        PK_INTERNAL, PK_SLICE("a write is asked for after the end of the stream"), {NULL, 0}};
+    if (!call->client || !(call->client->over || call->client->half_closed))
+        return NULL;
+    return call->client->over ? &call->end_status : &half_closed;
+}
+
 pk_future pk_writer_write(pk_writer *writer, const void *message)
 {
     pk_call *call = writer->call;
     if (PK_UNLIKELY(!pk_call_is_open(call)))
         return pk_stream_ended(call);
+    if (PK_UNLIKELY(shut(call) != NULL))
+        return pk_failed_with(shut(call));
     if (PK_UNLIKELY(!message))
         return refuse_null(writer);
     if (PK_UNLIKELY(pk_stream_waits(&writer->wait)))
@@ -98,8 +111,12 @@ pk_future pk_writer_write(pk_writer *writer, const void *message)
         pk_buffer_unref(buffer);
         return pk_failed_with(&pk_status_no_memory);
     }
-    if (PK_LIKELY(call->exchange->ops->write(call->exchange, buffer)))
+    bool room = call->client ? pk_client_write(call->client, buffer)
+                             : call->exchange->ops->write(call->exchange, buffer);
+    if (PK_LIKELY(room))
         return pk_done(NULL);
+    if (PK_UNLIKELY(!pk_call_is_open(call)))
+        return pk_stream_ended(call);
     return pk_stream_wait(call, &writer->wait);
 }
 

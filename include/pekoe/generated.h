@@ -66,6 +66,21 @@ PK_API void pk_serve_streaming(pk_call *call, bool ended);
 PK_API PK_NODISCARD pk_future pk_call_unary(pk_channel *channel, const pk_method *method,
                                             const void *request, const pk_call_opts *opts);
 
+/*
+ * Streaming stubs never return NULL and always set *ret_out: what is wrong shows at the first read
+ * or write. Readers and writers are owed pk_reader_unref and pk_writer_unref.
+ */
+PK_API PK_NODISCARD pk_reader *pk_call_server_streaming(pk_channel *channel,
+                                                        const pk_method *method,
+                                                        const void *request,
+                                                        const pk_call_opts *opts);
+PK_API PK_NODISCARD pk_future pk_call_client_streaming(pk_channel *channel, const pk_method *method,
+                                                       pk_writer **ret_out,
+                                                       const pk_call_opts *opts);
+PK_API PK_NODISCARD pk_reader *pk_call_bidi_streaming(pk_channel *channel, const pk_method *method,
+                                                      pk_writer **ret_out,
+                                                      const pk_call_opts *opts);
+
 /* What a NULL member of an impl table answers. */
 PK_API PK_NODISCARD pk_future pk_unimplemented(pk_call *call);
 

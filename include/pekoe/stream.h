@@ -15,7 +15,8 @@ typedef struct pk_reader pk_reader;
 typedef struct pk_writer pk_writer;
 
 /*
- * The next message, or NULL once the peer has ended its side. Borrowed until the next read: a
+ * The next message, or NULL once the peer has ended its side (to a client: with OK; any other status
+ * fails the read, after all messages before it). Borrowed until the next read: a
  * continuation uses or copies it. Done at once where a message is there. Fails with the status of
  * the call when that ends, with INTERNAL while another read is pending. Bytes that are no message,
  * or a message over the limit, end the call. The flow control window opens as messages are read, so
@@ -66,6 +67,19 @@ PK_API PK_NODISCARD int pk_writer_send_headers(pk_writer *writer);
  * compressed and plain messages in one stream. Default: as pk_call_set_compress_min_bytes says.
  */
 PK_API void pk_writer_set_compression(pk_writer *writer, bool compressed);
+
+/* ---- Client ---- */
+
+/* Ends the program's side: nothing more will be written. The server sees the end of its stream. */
+PK_API void pk_writer_end(pk_writer *writer);
+
+/*
+ * Gives back what a stub returned: a reader, after which the call is cancelled if it goes on; a
+ * writer, likewise unless pk_writer_end was called. The last of them takes the call's memory along,
+ * once no step hung on the call is left. Takes NULL; returns NULL.
+ */
+PK_API pk_reader *pk_reader_unref(pk_reader *reader);
+PK_API pk_writer *pk_writer_unref(pk_writer *writer);
 
 /* The call of a reader or writer. */
 PK_API pk_call *pk_reader_call(pk_reader *reader);

@@ -1,0 +1,240 @@
+/*
+ * The client's side of streaming calls: the reader and writer of stream.h over a call that the
+ * program makes. Its program pulls at its own pace: the status that the server sent is kept until
+ * all messages before it were read.
+ */
+#include "core/status.h"
+#include "handlers/reply.h"
+#include "handlers/streaming/stream.h"
+
+/* ---- The end ---- */
+
+static void settle_wait(struct pk_stream_wait *wait, const pk_status *status)
+{
+    if (pk_stream_is_awaited(wait)) {
+        if (status->code == PK_OK)
+            pk_stream_arrived(wait, NULL);
+        else
+            (void) pk_promise_fail_with(pk_steal(&wait->producer), status);
+    }
+    pk_stream_forget(wait);
+}
+
+/* A write that is pending will find no room any more. */
+static void close_writer(pk_client_call *client)
+{
+    settle_wait(&client->call.stream->out.wait, &client->call.end_status);
+}
+
+static void stream_ended(pk_client_call *client)
+{
+    settle_wait(&client->call.stream->in.wait, &client->status);
+    close_writer(client);
+    pk_reader_close(&client->call.stream->in);
+}
+
+static void reply_ended(pk_client_call *client)
+{
+    close_writer(client);
+    pk_reply_settle(client);
+}
+
+pk_future pk_stream_outcome(pk_call *call)
+{
+    pk_client_call *client = call->client;
+    if (pk_call_is_open(call)) {
+        pk_status status = client->status;
+        if (call->scope.arena.exhausted)
+            status = pk_status_no_memory;
+        pk_client_end(client, &status);
+    }
+    return client->status.code == PK_OK ? pk_done(NULL) : pk_failed_with(&client->status);
+}
+
+/* ---- What the exchange tells ---- */
+
+static void data_came(pk_exchange *exchange, const uint8_t *bytes, size_t length, pk_buffer *holder)
+{
+    pk_call *call = &pk_client_of(exchange)->call;
+    if (PK_LIKELY(pk_call_is_open(call)))
+        pk_reader_data(&call->stream->in, bytes, length);
+    else
+        exchange->ops->consume(exchange, length);
+}
+
+static void response_ended(pk_exchange *exchange, const pk_head *trailers)
+{
+    pk_client_call *client = pk_client_of(exchange);
+    pk_call *call = &client->call;
+    if (PK_UNLIKELY(!pk_call_is_open(call)))
+        return;
+    pk_status status = pk_client_outcome(client, trailers);
+    pk_client_over(client, &status);
+    close_writer(client);
+    pk_reader_end(&call->stream->in);
+}
+
+static void room_came(pk_exchange *exchange)
+{
+    pk_writer_room(&pk_client_of(exchange)->call.stream->out);
+}
+
+static void closed(pk_exchange *exchange)
+{
+    pk_call *call = &pk_client_of(exchange)->call;
+    pk_reader *in = &call->stream->in;
+    if (in->owed > 0)
+        exchange->ops->consume(exchange, in->owed);
+    in->owed = 0;
+    pk_client_on_closed(exchange);
+}
+
+static void has_room(pk_client_call *client)
+{
+    pk_writer_room(&client->call.stream->out);
+}
+
+/* ---- Reader and writer of a call without memory ---- */
+
+static struct pk_call no_call = {
+    .state = PK_CALL_ENDED,
+    .end_status = {PK_RESOURCE_EXHAUSTED, {(const uint8_t *) "out of memory", 13}, {NULL, 0}},
+};
+static struct pk_reader no_reader = {.call = &no_call};
+static struct pk_writer no_writer = {.call = &no_call};
+
+/* ---- Stubs ---- */
+
+static void release(pk_call *call)
+{
+    pk_reader_release(&call->stream->in);
+}
+
+/* A call with reader and writer; NULL without memory. */
+static pk_client_call *open_call(pk_channel *channel, const pk_method *method,
+                                 const pk_client_style *style, const pk_call_opts *opts)
+{
+    pk_client_call *client = pk_client_call_new(channel, method, style, opts);
+    if (!client)
+        return NULL;
+    pk_call *call = &client->call;
+    call->stream = pk_arena_get(&call->scope.arena, sizeof *call->stream);
+    pk_reader_open(&call->stream->in, call, method->reply);
+    pk_writer_open(&call->stream->out, call, method->request);
+    call->stream->out.started = true; /* the channel sends the head */
+    call->release = release;
+    client->keeps_fields = true;
+    return client;
+}
+
+static const pk_exchange_events stream_events = {
+    .on_head = pk_client_on_head,
+    .on_data = data_came,
+    .on_end = response_ended,
+    .on_room = room_came,
+    .on_cancelled = pk_client_on_cancelled,
+    .on_closed = closed,
+};
+
+static const pk_client_style stream_style = {
+    .events = &stream_events,
+    .body_kind = PK_BODY_RESPONSE,
+    .room = has_room,
+    .ended = stream_ended,
+};
+
+static pk_reader *lend_reader(pk_client_call *client)
+{
+    pk_scope_pin(&client->call.scope);
+    return &client->call.stream->in;
+}
+
+static pk_writer *lend_writer(pk_client_call *client)
+{
+    pk_scope_pin(&client->call.scope);
+    return &client->call.stream->out;
+}
+
+pk_reader *pk_call_server_streaming(pk_channel *channel, const pk_method *method,
+                                    const void *request, const pk_call_opts *opts)
+{
+    pk_client_call *client = open_call(channel, method, &stream_style, opts);
+    if (PK_UNLIKELY(!client))
+        return &no_reader;
+    pk_client_send_only(client, request);
+    pk_reader *reader = lend_reader(client);
+    pk_client_start(client);
+    return reader;
+}
+
+pk_reader *pk_call_bidi_streaming(pk_channel *channel, const pk_method *method, pk_writer **ret_out,
+                                  const pk_call_opts *opts)
+{
+    pk_client_call *client = open_call(channel, method, &stream_style, opts);
+    *ret_out = client ? lend_writer(client) : &no_writer;
+    if (PK_UNLIKELY(!client))
+        return &no_reader;
+    pk_reader *reader = lend_reader(client);
+    pk_client_start(client);
+    return reader;
+}
+
+pk_future pk_call_client_streaming(pk_channel *channel, const pk_method *method,
+                                   pk_writer **ret_out, const pk_call_opts *opts)
+{
+    static const pk_exchange_events events = {
+        .on_head = pk_client_on_head,
+        .on_data = pk_reply_data,
+        .on_end = pk_reply_end,
+        .on_room = room_came,
+        .on_cancelled = pk_client_on_cancelled,
+        .on_closed = pk_client_on_closed,
+    };
+    static const pk_client_style style = {
+        .events = &events,
+        .body_kind = PK_BODY_RESPONSE | PK_BODY_ONE,
+        .room = has_room,
+        .ended = reply_ended,
+    };
+    pk_client_call *client = open_call(channel, method, &style, opts);
+    *ret_out = client ? lend_writer(client) : &no_writer;
+    if (PK_UNLIKELY(!client))
+        return pk_promise_future(NULL);
+    pk_future future = pk_reply_future(client);
+    pk_client_start(client);
+    return future;
+}
+
+/* ---- The program's ends ---- */
+
+void pk_writer_end(pk_writer *writer)
+{
+    pk_call *call = writer->call;
+    if (call->client && pk_call_is_open(call))
+        pk_client_end_writing(call->client);
+}
+
+static void unref(pk_call *call, bool given_up)
+{
+    static const pk_status why = {
+        PK_CANCELLED, PK_SLICE("the program has given the stream up"), {NULL, 0}};
+    if (!call->client)
+        return;
+    if (given_up)
+        pk_client_end(call->client, &why);
+    pk_scope_unpin(&call->scope);
+}
+
+pk_reader *pk_reader_unref(pk_reader *reader)
+{
+    if (reader)
+        unref(reader->call, true);
+    return NULL;
+}
+
+pk_writer *pk_writer_unref(pk_writer *writer)
+{
+    if (writer)
+        unref(writer->call, writer->call->client && !writer->call->client->half_closed);
+    return NULL;
+}
