@@ -63,7 +63,6 @@ void pk_call_init(pk_call *call, pk_loop *loop, const pk_protocol *protocol,
     call->reply_protocol = protocol;
     call->request = NULL;
     call->request_compressed = false;
-    call->release = NULL;
     call->encoding = *encoding;
     call->encoding.arena = &call->scope.arena;
     pk_metadata_init(&call->headers, &call->scope.arena);
@@ -72,6 +71,7 @@ void pk_call_init(pk_call *call, pk_loop *loop, const pk_protocol *protocol,
     call->deadline.fire = deadline_fired;
     call->has_deadline = false;
     call->end_entries = NULL;
+    call->releases = NULL;
     call->allocator = (ProtobufCAllocator){allocate_in_call, free_in_call, call};
     call->path = NULL;
     call->client = NULL;
@@ -103,8 +103,7 @@ pk_call *pk_call_open(struct pk_router *router, pk_exchange *exchange, const pk_
 static void release_call(pk_scope *scope)
 {
     pk_call *call = (pk_call *) scope;
-    if (PK_UNLIKELY(call->release != NULL))
-        call->release(call);
+    pk_call_run_releases(call);
     if (PK_UNLIKELY(call->children != NULL))
         pk_client_release_children(call);
     pk_router *router = call->router;

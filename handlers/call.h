@@ -30,6 +30,12 @@ struct pk_call_end_entry {
     void *arg;
 };
 
+/* What is given back when the call's memory goes, which workers may still need after its end. */
+struct pk_call_release {
+    struct pk_call_release *next;
+    void (*fn)(struct pk_call_release *release);
+};
+
 struct pk_call {
     pk_scope scope;        /* first: the arena, and the way back from it */
     pk_call_state state;   /* changed by call.c's change_state alone */
@@ -51,7 +57,6 @@ struct pk_call {
     void (*dispatch)(pk_call *call); /* asks the handler; see request.h */
     /* Answers with a failure, as far as the response has come. */
     void (*fail)(pk_call *call, const pk_status *status);
-    void (*release)(pk_call *call); /* the call's memory goes; NULL: nothing to do */
     pk_encoding encoding;
     pk_body_reader body;
     pk_metadata metadata; /* the request's */
@@ -62,6 +67,7 @@ struct pk_call {
     bool has_deadline;
     pk_status end_status;
     struct pk_call_end_entry *end_entries;
+    struct pk_call_release *releases; /* newest first */
     ProtobufCAllocator allocator;
     const char *path;                /* ends in NUL; the method's, or a copy in the call */
     struct pk_client_call *client;   /* what a client's call has besides; NULL: a server's */
@@ -122,6 +128,23 @@ void pk_call_settled(pk_call *call);
 
 /* What an application's failure is sent as: the router's error handler is asked. */
 const pk_status *pk_call_map_failure(pk_call *call, const pk_status *status);
+
+/* Has release->fn run when the call's memory goes; newest first. The struct is in the call. */
+static inline void pk_call_on_release(pk_call *call, struct pk_call_release *release)
+{
+    release->next = call->releases;
+    call->releases = release;
+}
+
+/* Runs them: the call's memory is about to go. */
+static inline void pk_call_run_releases(pk_call *call)
+{
+    while (PK_UNLIKELY(call->releases != NULL)) {
+        struct pk_call_release *release = call->releases;
+        call->releases = release->next;
+        release->fn(release);
+    }
+}
 
 /* Events that all styles share. */
 void pk_call_on_cancelled(pk_exchange *exchange, const pk_status *why);

@@ -28,8 +28,7 @@ static void release_if_over(pk_client_call *client)
 static void release_call(pk_scope *scope)
 {
     pk_client_call *client = (pk_client_call *) scope;
-    if (client->call.release)
-        client->call.release(&client->call);
+    pk_call_run_releases(&client->call);
     if (client->call.children)
         pk_client_release_children(&client->call);
     pk_memory *memory = scope->arena.memory;

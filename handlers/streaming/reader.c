@@ -84,11 +84,15 @@ static void give_back(pk_memory *memory, struct pk_taken *taken)
     pk_memory_put(memory, taken, taken->size);
 }
 
+static struct pk_taken *taken_of(const void *message)
+{
+    return (struct pk_taken *) ((uintptr_t) message - offsetof(struct pk_taken, root));
+}
+
 void pk_reader_give_back(pk_reader *reader, const void *message)
 {
     if (message)
-        give_back(reader->arena.memory,
-                  (struct pk_taken *) ((uintptr_t) message - offsetof(struct pk_taken, root)));
+        give_back(reader->arena.memory, taken_of(message));
 }
 
 /* Bytes of a decoded message's root. */
@@ -235,19 +239,27 @@ pk_future pk_reader_take(pk_reader *reader)
     return ask(reader, true);
 }
 
-/* ---- Memory until the next read ---- */
+/* ---- Memory beside a message ---- */
 
 /* The call, too, has to answer for scratch that was handed out. */
-static void pass_exhaustion(pk_reader *reader)
+static void pass_exhaustion(pk_reader *reader, const pk_arena *arena)
 {
-    if (PK_UNLIKELY(reader->arena.exhausted))
+    if (PK_UNLIKELY(arena->exhausted))
         reader->call->scope.arena.exhausted = true;
 }
 
 void *pk_reader_alloc(pk_reader *reader, size_t size)
 {
     void *memory = pk_arena_zeroed(&reader->arena, size);
-    pass_exhaustion(reader);
+    pass_exhaustion(reader, &reader->arena);
+    return memory;
+}
+
+void *pk_reader_alloc_with(pk_reader *reader, const void *message, size_t size)
+{
+    pk_arena *arena = &taken_of(message)->arena;
+    void *memory = pk_arena_zeroed(arena, size);
+    pass_exhaustion(reader, arena);
     return memory;
 }
 
@@ -257,7 +269,7 @@ char *pk_reader_printf(pk_reader *reader, const char *format, ...)
     va_start(arguments, format);
     char *text = pk_arena_vprintf(&reader->arena, format, arguments);
     va_end(arguments);
-    pass_exhaustion(reader);
+    pass_exhaustion(reader, &reader->arena);
     return text;
 }
 
@@ -268,7 +280,7 @@ static void serve_pending(pk_reader *reader)
 {
     pk_future now = read_now(reader, reader->take);
     if (now.state == PK_FUTURE_DONE)
-        pk_stream_arrived(&reader->wait, now.pointer);
+        pk_stream_settle(&reader->wait, now);
 }
 
 /* Keeps bytes for later reads. */

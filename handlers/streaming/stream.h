@@ -8,7 +8,7 @@
 #ifndef PEKOE_HANDLERS_STREAMING_STREAM_H
 #define PEKOE_HANDLERS_STREAMING_STREAM_H
 
-#include <pekoe/stream.h>
+#include <pekoe/operators.h>
 
 #include "handlers/call.h"
 
@@ -21,6 +21,7 @@ struct pk_stream_wait {
 };
 
 struct pk_reader {
+    pk_source source; /* filled where the reader is used as one */
     pk_call *call;
     const pk_message_type *type;
     pk_arena arena; /* what the message that is lent out lives in; reset at the next read */
@@ -42,6 +43,7 @@ struct pk_writer {
 };
 
 struct pk_stream {
+    struct pk_call_release release;
     pk_reader in;
     pk_writer out;
 };
@@ -63,8 +65,8 @@ static inline bool pk_stream_is_awaited(const struct pk_stream_wait *wait)
     return wait->producer && pk_promise_waits(wait->producer);
 }
 
-/* It is there. */
-void pk_stream_arrived(struct pk_stream_wait *wait, const void *value);
+/* Settles it, done or failed. */
+void pk_stream_settle(struct pk_stream_wait *wait, pk_future outcome);
 
 /* Nothing will come any more. */
 void pk_stream_forget(struct pk_stream_wait *wait);

@@ -29,9 +29,13 @@ pk_future pk_stream_wait(pk_call *call, struct pk_stream_wait *wait)
     return pk_promise_future(promise);
 }
 
-void pk_stream_arrived(struct pk_stream_wait *wait, const void *value)
+void pk_stream_settle(struct pk_stream_wait *wait, pk_future outcome)
 {
-    (void) pk_promise_done(pk_steal(&wait->producer), value);
+    pk_promise *producer = pk_steal(&wait->producer);
+    if (PK_LIKELY(outcome.state == PK_FUTURE_DONE))
+        (void) pk_promise_done(producer, outcome.pointer);
+    else
+        (void) pk_promise_fail_with(producer, outcome.pointer);
 }
 
 void pk_stream_forget(struct pk_stream_wait *wait)
@@ -44,9 +48,10 @@ void pk_stream_forget(struct pk_stream_wait *wait)
 
 /* ---- Life ---- */
 
-static void release(pk_call *call)
+static void release(struct pk_call_release *entry)
 {
-    pk_reader_release(&call->stream->in);
+    pk_reader_release(
+        &((struct pk_stream *) ((char *) entry - offsetof(struct pk_stream, release)))->in);
 }
 
 bool pk_stream_open(pk_call *call)
@@ -56,7 +61,8 @@ bool pk_stream_open(pk_call *call)
         return false;
     pk_reader_open(&call->stream->in, call, call->method->request);
     pk_writer_open(&call->stream->out, call, call->method->reply);
-    call->release = release;
+    call->stream->release.fn = release;
+    pk_call_on_release(call, &call->stream->release);
     return true;
 }
 

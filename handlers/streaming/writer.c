@@ -123,7 +123,7 @@ pk_future pk_writer_write(pk_writer *writer, const void *message)
 void pk_writer_room(pk_writer *writer)
 {
     if (pk_stream_is_awaited(&writer->wait))
-        pk_stream_arrived(&writer->wait, NULL);
+        pk_stream_settle(&writer->wait, pk_done(NULL));
 }
 
 void pk_writer_close(pk_writer *writer)

@@ -30,6 +30,11 @@ PK_API PK_NODISCARD pk_future pk_reader_read(pk_reader *reader);
  */
 PK_API PK_NODISCARD pk_future pk_reader_take(pk_reader *reader);
 
+/*
+ * Memory beside a message of pk_reader_take, as long as that stays. Otherwise as pk_call_alloc.
+ */
+PK_API void *pk_reader_alloc_with(pk_reader *reader, const void *message, size_t size);
+
 /* Frees what a message of pk_reader_take lives in; NULL is allowed. */
 PK_API void pk_reader_give_back(pk_reader *reader, const void *message);
 
