@@ -322,8 +322,11 @@ static bool settle_terms(pk_router *router, pk_call *call, const pk_head *head)
         return false;
     }
     call->encoding.compressor = negotiation.outgoing;
-    if (PK_UNLIKELY(negotiation.incoming != NULL))
+    if (PK_UNLIKELY(negotiation.incoming != NULL)) {
         pk_body_reader_set_incoming(&call->body, negotiation.incoming);
+        /* A client that compresses learns what else it may use. */
+        call->encoding.tell_encodings = true;
+    }
     pk_slice timeout = pk_head_value(head, PK_FIELD_GRPC_TIMEOUT);
     if (!timeout.bytes)
         return true;
