@@ -68,7 +68,7 @@ static void read_once(pk_connection *connection)
     } else if (length > 0 && !connection->lingering) {
         buffer->end = buffer->start + length;
         memset(buffer->end, 0, READ_PADDING);
-        connection->idle = 0;
+        connection->idle = connection->silent = 0;
         int r =
             pk_http2_session_feed(&connection->exchanges.session, buffer->start, (size_t) length);
         if (r < 0)
@@ -312,6 +312,25 @@ static void check_bodies(pk_connection *connection)
     }
 }
 
+/* Asks a peer from which nothing comes whether it is there. False: it is not. */
+static bool keep_alive(pk_connection *connection)
+{
+    const pk_connection_host *host = connection->host;
+    pk_http2_session *session = &connection->exchanges.session;
+    bool wanted = host->keepalive_ticks > 0 && session->greeted &&
+                  (session->stream_count > 0 || host->keepalive_idle);
+    if (!wanted) {
+        connection->silent = 0;
+        return true;
+    }
+    connection->silent++;
+    if (connection->silent > host->keepalive_ticks + host->answer_ticks)
+        return false;
+    if (connection->silent == host->keepalive_ticks && pk_http2_session_ping(session) == 0)
+        output_wanted(&connection->exchanges);
+    return true;
+}
+
 void pk_connection_tick(pk_connection *connection)
 {
     const pk_connection_host *host = connection->host;
@@ -331,6 +350,10 @@ void pk_connection_tick(pk_connection *connection)
     if (passed(&connection->heading, !session->greeted || session->block_open,
                host->header_ticks)) {
         pk_connection_kill(connection, "the peer takes too long to send a head");
+        return;
+    }
+    if (!keep_alive(connection)) {
+        pk_connection_kill(connection, "the peer does not answer");
         return;
     }
     check_bodies(connection);

@@ -25,10 +25,13 @@ typedef struct pk_connection_host {
     pk_byte_budget bytes;
     pk_buffer *read_buffer; /* kept between reads while nobody else holds it */
     /* In ticks of the server; 0: never. */
-    unsigned idle_ticks;   /* without a stream */
-    unsigned header_ticks; /* for the preface, and for a field block */
-    unsigned body_ticks;   /* without a byte of a request's body */
-    unsigned stall_ticks;  /* without a byte taken by the peer's socket */
+    unsigned idle_ticks;      /* without a stream */
+    unsigned header_ticks;    /* for the preface, and for a field block */
+    unsigned body_ticks;      /* without a byte of a request's body */
+    unsigned stall_ticks;     /* without a byte taken by the peer's socket */
+    unsigned keepalive_ticks; /* without a byte from the peer, after which a PING is sent */
+    unsigned answer_ticks;    /* for any byte to come then */
+    bool keepalive_idle;      /* also while there is no stream */
     /* Client: a turn is over, and what it brought may matter to the channel. May open exchanges. */
     void (*turned)(struct pk_connection_host *host, pk_connection *connection);
     /* The connection has ended and is about to be freed. */
@@ -54,6 +57,7 @@ struct pk_connection {
     unsigned stalled;
     unsigned lingered;
     unsigned draining; /* ticks since the first GOAWAY */
+    unsigned silent;   /* ticks without a byte from the peer */
     char peer[PK_ADDRESS_TEXT];
 };
 

@@ -295,13 +295,13 @@ static void on_closed(struct http2_exchange *one)
 static pk_code code_of(uint32_t error)
 {
     switch (error) {
-    case 7: /* REFUSED_STREAM */
+    case PK_HTTP2_REFUSED_STREAM:
         return PK_UNAVAILABLE;
-    case 8: /* CANCEL */
+    case PK_HTTP2_CANCEL:
         return PK_CANCELLED;
-    case 11: /* ENHANCE_YOUR_CALM */
+    case PK_HTTP2_ENHANCE_YOUR_CALM:
         return PK_RESOURCE_EXHAUSTED;
-    case 12: /* INADEQUATE_SECURITY */
+    case PK_HTTP2_INADEQUATE_SECURITY:
         return PK_PERMISSION_DENIED;
     default:
         return PK_INTERNAL;
@@ -389,9 +389,11 @@ static void handle(pk_http2_exchanges *all, const pk_http2_event *event, pk_buff
 
 void pk_http2_dispatch(pk_http2_exchanges *all, pk_buffer *holder)
 {
-    /* Handlers submit, but only feeding and taking add events. */
-    for (size_t i = 0; i < all->session.event_count; i++)
-        handle(all, &all->session.events[i], holder);
+    /* What handlers do may add events (a request that is reset while it waits), or move them. */
+    for (size_t i = 0; i < all->session.event_count; i++) {
+        pk_http2_event event = all->session.events[i];
+        handle(all, &event, holder);
+    }
     pk_http2_session_clear(&all->session);
 }
 

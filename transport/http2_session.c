@@ -172,6 +172,19 @@ static void drop_queue(pk_http2_stream *stream)
     stream->queued = 0;
 }
 
+/* Takes a stream off the list of those that wait for a place. */
+static void stop_waiting(pk_http2_stream *stream)
+{
+    pk_http2_session *session = stream->session;
+    pk_http2_stream **place = &session->waiting;
+    while (*place != stream)
+        place = &(*place)->next_waiting;
+    *place = stream->next_waiting;
+    if (!*place)
+        session->waiting_end = place;
+    stream->waiting = false;
+}
+
 void pk_http2_release(pk_http2_stream *stream)
 {
     pk_http2_session *session = stream->session;
@@ -182,6 +195,8 @@ void pk_http2_release(pk_http2_stream *stream)
     stream->next->previous = stream->previous;
     stream->previous->next = stream->next;
     session->stream_count--;
+    if (stream->waiting)
+        stop_waiting(stream);
     drop_queue(stream);
     fields_release(stream, &stream->head);
     fields_release(stream, &stream->trailers);
@@ -245,6 +260,7 @@ static int on_begin_headers(nghttp2_session *library, const nghttp2_frame *frame
     if (!stream)
         return callback_failed(session, PK_ERR_NOMEM);
     session->last = stream;
+    session->open_count++;
     nghttp2_session_set_stream_user_data(library, frame->hd.stream_id, stream);
     return 0;
 }
@@ -393,10 +409,33 @@ static int end_of_block(pk_http2_stream *stream, bool ended)
     return collect(session, stream, PK_HTTP2_HEAD, NULL, 0);
 }
 
+/* The stream ends before the library knows of it. */
+static int close_waiting(pk_http2_stream *stream, pk_http2_error error)
+{
+    stop_waiting(stream);
+    stream->closed = true;
+    stream->error = error;
+    drop_queue(stream);
+    return collect(stream->session, stream, PK_HTTP2_CLOSED, NULL, 0);
+}
+
+/* Streams that the peer still serves go on, the library closes the others. */
+static int on_goaway(pk_http2_session *session, const nghttp2_goaway *goaway)
+{
+    session->peer_goes_away = true;
+    session->peer_last = goaway->last_stream_id;
+    session->peer_error = goaway->error_code;
+    int result = 0;
+    while (session->waiting && result == 0)
+        result = close_waiting(session->waiting, PK_HTTP2_REFUSED_STREAM);
+    return result;
+}
+
 static int on_ping(pk_http2_session *session, const nghttp2_ping *ping)
 {
     if (!(ping->hd.flags & NGHTTP2_FLAG_ACK))
-        return count_glitch(session);
+        return session->server ? count_glitch(session) : 0;
+    session->pings_out = 0;
     if (session->draining && memcmp(ping->opaque_data, drain_mark, sizeof drain_mark) == 0)
         return pk_http2_session_go_away(session) < 0 ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
     return 0;
@@ -425,9 +464,7 @@ static int frame_received(pk_http2_session *session, const nghttp2_frame *frame)
     case NGHTTP2_PRIORITY:
         return count_glitch(session);
     case NGHTTP2_GOAWAY:
-        session->peer_goes_away = true;
-        session->peer_last = frame->goaway.last_stream_id;
-        return 0;
+        return on_goaway(session, &frame->goaway);
     default:
         return 0;
     }
@@ -470,12 +507,18 @@ static int on_stream_close(nghttp2_session *library, int32_t id, uint32_t error,
     if (!stream)
         return 0;
     session->last = NULL;
+    session->open_count--;
     session->credit += stream->uncredited;
     stream->uncredited = 0;
     stream->closed = true;
     stream->error = error;
     drop_queue(stream);
-    return collect(session, stream, PK_HTTP2_CLOSED, NULL, 0);
+    /*
+     * Not told to the library: on its way out of a request that could not be sent it would leave
+     * that request behind (1.52). `failed` is seen when it returns.
+     */
+    (void) collect(session, stream, PK_HTTP2_CLOSED, NULL, 0);
+    return 0;
 }
 
 /* ---- What goes out: callbacks of the library ---- */
@@ -681,6 +724,7 @@ int pk_http2_session_init(pk_http2_session *session, bool server, pk_memory *mem
                                   .clock_context = clock_context,
                                   .errors_left = limits->resets,
                                   .errors_since = clock(clock_context)};
+    session->waiting_end = &session->waiting;
     nghttp2_session_callbacks *callbacks = NULL;
     nghttp2_option *option = NULL;
     nghttp2_mem library_memory = {memory, pk_memory_malloc, pk_memory_free, pk_memory_calloc,
@@ -716,104 +760,7 @@ void pk_http2_session_done(pk_http2_session *session)
     session->engine = NULL;
 }
 
-/* Gives the connection's window what came free inside callbacks. */
-static int return_credit(pk_http2_session *session)
-{
-    if (session->credit == 0)
-        return 0;
-    size_t credit = session->credit;
-    session->credit = 0;
-    return settle(session, nghttp2_session_consume_connection(engine(session), credit));
-}
-
-int pk_http2_session_feed(pk_http2_session *session, const uint8_t *bytes, size_t length)
-{
-    if (session->failed)
-        return session->failed;
-    ssize_t eaten = nghttp2_session_mem_recv(engine(session), bytes, length);
-    if (eaten < 0)
-        return settle(session, (int) eaten);
-    if (nghttp2_session_get_outbound_queue_size(engine(session)) >
-        session->limits.queued_frames + 4 * session->stream_count) {
-        /* The peer makes us queue frames and does not read them. */
-        session->failed = PK_ERR_MALFORMED;
-        return PK_ERR_MALFORMED;
-    }
-    return return_credit(session);
-}
-
-int pk_http2_session_take(pk_http2_session *session, pk_output *output, size_t limit)
-{
-    if (session->failed)
-        return session->failed;
-    session->output = output;
-    session->output_limit = limit;
-    session->output_full = false;
-    int r;
-    do {
-        r = return_credit(session);
-        while (r == 0 && !session->output_full) {
-            const uint8_t *bytes;
-            ssize_t length = nghttp2_session_mem_send(engine(session), &bytes);
-            if (length == 0)
-                break;
-            if (length < 0)
-                r = settle(session, (int) length);
-            else
-                r = pk_output_copy(output, bytes, (size_t) length);
-            if (output->bytes >= limit)
-                session->output_full = true;
-        }
-    } while (r == 0 && session->credit > 0);
-    session->output = NULL;
-    if (r < 0)
-        session->failed = r;
-    return r < 0 ? r : session->output_full;
-}
-
-bool pk_http2_session_deaf(const pk_http2_session *session)
-{
-    return !nghttp2_session_want_read(engine(session));
-}
-
-bool pk_http2_session_over(const pk_http2_session *session)
-{
-    return !nghttp2_session_want_read(engine(session)) &&
-           !nghttp2_session_want_write(engine(session));
-}
-
-int pk_http2_session_drain(pk_http2_session *session)
-{
-    if (session->failed)
-        return session->failed;
-    session->draining = true;
-    int result = nghttp2_submit_shutdown_notice(engine(session));
-    if (result == 0)
-        result = nghttp2_submit_ping(engine(session), NGHTTP2_FLAG_NONE, drain_mark);
-    return settle(session, result);
-}
-
-int pk_http2_session_go_away(pk_http2_session *session)
-{
-    if (session->failed)
-        return session->failed;
-    if (session->gone_away)
-        return 0;
-    session->gone_away = true;
-    return settle(session,
-                  nghttp2_submit_goaway(engine(session), NGHTTP2_FLAG_NONE,
-                                        nghttp2_session_get_last_proc_stream_id(engine(session)),
-                                        NGHTTP2_NO_ERROR, NULL, 0));
-}
-
-int pk_http2_session_terminate(pk_http2_session *session, pk_http2_error error)
-{
-    if (session->failed)
-        return session->failed;
-    return settle(session, nghttp2_session_terminate_session(engine(session), error));
-}
-
-/* ---- Submitting ---- */
+/* ---- Field blocks that go out ---- */
 
 /* Names and values stay where they are: the exchange's contract keeps them readable. */
 static void fill(nghttp2_nv *ret_fields, const pk_field *fields, size_t count)
@@ -851,6 +798,160 @@ static void block_done(struct block *block, pk_memory *memory)
         pk_memory_put(memory, block->fields, block->count * sizeof *block->fields);
 }
 
+/* ---- Requests that go out ---- */
+
+/* Whether a stream waits and the peer allows one more. */
+static bool may_start(const pk_http2_session *session)
+{
+    return session->waiting && !session->output_full &&
+           session->open_count < nghttp2_session_get_remote_settings(
+                                     engine(session), NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
+}
+
+/* Hands the first stream that waits to the library. */
+static int start_one(pk_http2_session *session)
+{
+    pk_http2_stream *stream = session->waiting;
+    struct block block;
+    if (block_init(&block, session->memory, stream->request_count) < 0)
+        return PK_ERR_NOMEM;
+    fill(block.fields, stream->request, stream->request_count);
+    nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = on_read};
+    int32_t id = nghttp2_submit_request(engine(session), NULL, block.fields, block.count,
+                                        stream->body_attached ? &provider : NULL, stream);
+    block_done(&block, session->memory);
+    if (id == NGHTTP2_ERR_STREAM_ID_NOT_AVAILABLE) /* all ids are used up */
+        return close_waiting(stream, PK_HTTP2_REFUSED_STREAM) == 0 ? 0 : PK_ERR_NOMEM;
+    if (id < 0)
+        return PK_ERR_NOMEM;
+    stop_waiting(stream);
+    stream->id = id;
+    session->open_count++;
+    return 0;
+}
+
+static int start_waiting(pk_http2_session *session)
+{
+    int r = 0;
+    while (r == 0 && may_start(session))
+        r = start_one(session);
+    return r;
+}
+
+/* Gives the connection's window what came free inside callbacks. */
+static int return_credit(pk_http2_session *session)
+{
+    if (session->credit == 0)
+        return 0;
+    size_t credit = session->credit;
+    session->credit = 0;
+    return settle(session, nghttp2_session_consume_connection(engine(session), credit));
+}
+
+int pk_http2_session_feed(pk_http2_session *session, const uint8_t *bytes, size_t length)
+{
+    if (session->failed)
+        return session->failed;
+    ssize_t eaten = nghttp2_session_mem_recv(engine(session), bytes, length);
+    if (eaten < 0)
+        return settle(session, (int) eaten);
+    if (session->failed)
+        return session->failed;
+    if (nghttp2_session_get_outbound_queue_size(engine(session)) >
+        session->limits.queued_frames + 4 * session->stream_count) {
+        /* The peer makes us queue frames and does not read them. */
+        session->failed = PK_ERR_MALFORMED;
+        return PK_ERR_MALFORMED;
+    }
+    return return_credit(session);
+}
+
+int pk_http2_session_take(pk_http2_session *session, pk_output *output, size_t limit)
+{
+    if (session->failed)
+        return session->failed;
+    session->output = output;
+    session->output_limit = limit;
+    session->output_full = false;
+    int r;
+    do {
+        r = start_waiting(session);
+        if (r == 0)
+            r = return_credit(session);
+        while (r == 0 && !session->output_full) {
+            const uint8_t *bytes;
+            ssize_t length = nghttp2_session_mem_send(engine(session), &bytes);
+            if (length < 0)
+                r = settle(session, (int) length);
+            else
+                r = session->failed;
+            if (length <= 0 || r < 0)
+                break;
+            r = pk_output_copy(output, bytes, (size_t) length);
+            if (output->bytes >= limit)
+                session->output_full = true;
+        }
+    } while (r == 0 && (session->credit > 0 || may_start(session)));
+    session->output = NULL;
+    if (r < 0)
+        session->failed = r;
+    return r < 0 ? r : session->output_full;
+}
+
+bool pk_http2_session_deaf(const pk_http2_session *session)
+{
+    return !nghttp2_session_want_read(engine(session));
+}
+
+bool pk_http2_session_over(const pk_http2_session *session)
+{
+    return !nghttp2_session_want_read(engine(session)) &&
+           !nghttp2_session_want_write(engine(session));
+}
+
+int pk_http2_session_drain(pk_http2_session *session)
+{
+    if (session->failed)
+        return session->failed;
+    if (!session->server)
+        return pk_http2_session_go_away(session);
+    session->draining = true;
+    int result = nghttp2_submit_shutdown_notice(engine(session));
+    if (result == 0)
+        result = nghttp2_submit_ping(engine(session), NGHTTP2_FLAG_NONE, drain_mark);
+    return settle(session, result);
+}
+
+int pk_http2_session_go_away(pk_http2_session *session)
+{
+    if (session->failed)
+        return session->failed;
+    if (session->gone_away)
+        return 0;
+    session->gone_away = true;
+    return settle(session,
+                  nghttp2_submit_goaway(engine(session), NGHTTP2_FLAG_NONE,
+                                        nghttp2_session_get_last_proc_stream_id(engine(session)),
+                                        NGHTTP2_NO_ERROR, NULL, 0));
+}
+
+int pk_http2_session_ping(pk_http2_session *session)
+{
+    if (session->failed)
+        return session->failed;
+    session->pings_out++;
+    return settle(session, nghttp2_submit_ping(engine(session), NGHTTP2_FLAG_NONE, NULL));
+}
+
+int pk_http2_session_terminate(pk_http2_session *session, pk_http2_error error)
+{
+    if (session->failed)
+        return session->failed;
+    return settle(session, nghttp2_session_terminate_session(engine(session), error));
+}
+
+/* ---- Submitting ---- */
+
 static int submit_last(pk_http2_stream *stream)
 {
     pk_http2_session *session = stream->session;
@@ -877,28 +978,18 @@ int pk_http2_open(pk_http2_session *session, const pk_field *fields, size_t coun
     if (session->peer_goes_away || session->gone_away ||
         !nghttp2_session_check_request_allowed(engine(session)))
         return PK_ERR_CLOSED;
-    struct block block;
-    if (block_init(&block, session->memory, count) < 0)
-        return PK_ERR_NOMEM;
     pk_http2_stream *stream = new_stream(session, 0);
-    int32_t id = NGHTTP2_ERR_NOMEM;
-    if (stream) {
-        nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = on_read};
-        fill(block.fields, fields, count);
-        id = nghttp2_submit_request(engine(session), NULL, block.fields, count,
-                                    body ? &provider : NULL, stream);
-    }
-    block_done(&block, session->memory);
-    if (id < 0) {
-        if (stream)
-            pk_http2_release(stream);
-        return id == NGHTTP2_ERR_STREAM_ID_NOT_AVAILABLE ? PK_ERR_CLOSED : PK_ERR_NOMEM;
-    }
-    stream->id = id;
+    if (!stream)
+        return PK_ERR_NOMEM;
+    stream->request = fields;
+    stream->request_count = count;
     stream->head_sent = true;
     stream->body_attached = body;
     stream->finishing = !body;
-    *ret_stream = stream;
+    stream->waiting = true;
+    *session->waiting_end = stream;
+    session->waiting_end = &stream->next_waiting;
+    *ret_stream = stream; /* it is started when output is taken */
     return 0;
 }
 
@@ -1014,6 +1105,8 @@ int pk_http2_reset(pk_http2_stream *stream, pk_http2_error error)
     pk_http2_session *session = stream->session;
     if (lost(stream))
         return session->failed;
+    if (stream->waiting)
+        return close_waiting(stream, error) == 0 ? 0 : PK_ERR_NOMEM;
     int r = settle(session, reset(stream, error));
     return r < 0 ? r : return_credit(session);
 }

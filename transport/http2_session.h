@@ -33,6 +33,7 @@ typedef enum pk_http2_error {
     PK_HTTP2_REFUSED_STREAM = 7,
     PK_HTTP2_CANCEL = 8,
     PK_HTTP2_ENHANCE_YOUR_CALM = 11,
+    PK_HTTP2_INADEQUATE_SECURITY = 12,
 } pk_http2_error;
 
 /* What both sides are told, and what the peer may do. */
@@ -63,6 +64,12 @@ struct pk_http2_stream {
     pk_http2_session *session;
     pk_http2_stream *next, *previous; /* in the session's ring */
     int32_t id;
+
+    /* Client, until the request's head is handed to the library. */
+    pk_http2_stream *next_waiting; /* for a place among those that the peer allows */
+    const pk_field *request;
+    size_t request_count;
+    bool waiting;
 
     /* From the peer. */
     bool head_seen;       /* PK_HTTP2_HEAD was collected */
@@ -134,7 +141,9 @@ struct pk_http2_session {
     pk_http2_stream *last; /* the one looked up last */
     pk_http2_stream *ring; /* any stream; NULL: there is none */
     size_t stream_count;
-    pk_output *output; /* while output is taken */
+    pk_http2_stream *waiting, **waiting_end; /* client: streams that wait for a place, in order */
+    size_t open_count;                       /* streams that the library knows of */
+    pk_output *output;                       /* while output is taken */
     size_t output_limit;
     bool output_full; /* it reached the limit */
     size_t queued;    /* bytes in all streams' queues */
@@ -145,8 +154,10 @@ struct pk_http2_session {
     bool draining;   /* the first of two GOAWAYs was sent */
     bool gone_away;  /* the last one was */
     bool peer_goes_away;
-    int32_t peer_last; /* client: the last stream that the peer serves, once it goes away */
-    int failed;        /* PK_ERR_* that the session cannot live on with, or 0 */
+    int32_t peer_last;   /* the last stream that it serves then */
+    uint32_t peer_error; /* the reason that it gave */
+    uint32_t pings_out;  /* PINGs of ours that have no answer yet */
+    int failed;          /* PK_ERR_* that the session cannot live on with, or 0 */
     uint32_t glitch_count;
     uint64_t glitch_since; /* clock of the first one counted */
     uint32_t errors_left;  /* resets for errors of the peer that are still allowed */
@@ -195,19 +206,26 @@ bool pk_http2_session_deaf(const pk_http2_session *session);
 /* Whether the session has nothing left to read or to send: the connection may be closed. */
 bool pk_http2_session_over(const pk_http2_session *session);
 
-/* Asks the peer to open no more streams, and a round trip later tells it the last one served. */
+/*
+ * Server: asks the peer to open no more streams, and a round trip later tells it the last one
+ * served. Client: opens no more streams; the session is over with the last of them.
+ */
 PK_NODISCARD int pk_http2_session_drain(pk_http2_session *session);
 
 /* Tells it at once: streams up to the last one seen are served, no other. */
 PK_NODISCARD int pk_http2_session_go_away(pk_http2_session *session);
 
+/* Sends a PING; `pings_out` falls back to 0 when it is answered. */
+PK_NODISCARD int pk_http2_session_ping(pk_http2_session *session);
+
 /* Ends the session with an error; all streams are lost. */
 PK_NODISCARD int pk_http2_session_terminate(pk_http2_session *session, pk_http2_error error);
 
 /*
- * Client: opens a stream with a request's head. Pseudo-headers stand first in `fields`, which must
- * stay readable until the stream is closed. `body`: pk_http2_write and finish follow.
- * PK_ERR_CLOSED: the session takes no more streams.
+ * Client: opens a stream with a request's head, as soon as the peer allows one more. Pseudo-headers
+ * stand first in `fields`, which must stay readable until the stream is closed. `body`:
+ * pk_http2_write and finish follow. PK_ERR_CLOSED: the session takes no more streams; those that
+ * wait when the peer goes away are closed with PK_HTTP2_REFUSED_STREAM.
  */
 PK_NODISCARD int pk_http2_open(pk_http2_session *session, const pk_field *fields, size_t count,
                                bool body, pk_http2_stream **ret_stream);
