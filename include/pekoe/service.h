@@ -68,6 +68,16 @@ typedef pk_future pk_generic_handler(void *self, pk_call *call, pk_slice request
 PK_API void pk_router_set_generic(pk_router *router, pk_generic_handler *handler, void *self);
 
 /*
+ * For generic handlers that look into messages: the message of those bytes, in the call; and the
+ * bytes of a message, as the pk_slice * (in the call) that a generic handler returns. Both are done
+ * or failed at once: INTERNAL for what cannot be decoded or encoded, RESOURCE_EXHAUSTED.
+ */
+PK_API PK_NODISCARD pk_future pk_call_decode(pk_call *call, const pk_message_type *type,
+                                             pk_slice bytes);
+PK_API PK_NODISCARD pk_future pk_call_encode(pk_call *call, const pk_message_type *type,
+                                             const void *message);
+
+/*
  * Maps a failure of the application before it is sent, as an error handler in one place: returns
  * the status to send instead (in the call or static), or `status` itself. It is not asked about
  * failures that pekoe itself reports (limits, framing, deadline, cancel).

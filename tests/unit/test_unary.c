@@ -450,6 +450,50 @@ Test(unary, a_generic_handler_takes_what_no_service_has)
     pk_test_exchange_free(exchange);
 }
 
+static pk_future answer_as_greeter(const void *request, void *call)
+{
+    return say_hello(NULL, call, request);
+}
+
+static pk_future encode_reply(const void *reply, void *call)
+{
+    return pk_call_encode(call, &helloworld_hello_reply_type, reply);
+}
+
+static pk_future greet_by_hand(void *self, pk_call *call, pk_slice request)
+{
+    pk_future message = pk_call_decode(call, &helloworld_hello_request_type, request);
+    return pk_then(pk_then(message, answer_as_greeter, call), encode_reply, call);
+}
+
+Test(unary, a_handler_composed_by_hand_answers_as_the_generated_one)
+{
+    pk_router *by_hand;
+    cr_assert_eq(pk_router_new(&by_hand, loop, NULL), 0);
+    pk_router_set_generic(by_hand, greet_by_hand, NULL);
+    pk_router_free(router);
+    router = by_hand;
+    static const char *const names[] = {"world", "", "metadata"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "Hello, %s", names[i]);
+        pk_test_exchange *exchange = call(names[i], NULL);
+        expect_hello(exchange, text);
+        pk_test_exchange_free(exchange);
+    }
+    pk_test_exchange *exchange = call("fail", NULL);
+    expect_status(exchange, "10", "no luck");
+    pk_test_exchange_free(exchange);
+    exchange = call("nothing", NULL);
+    expect_status(exchange, "13", NULL);
+    pk_test_exchange_free(exchange);
+    exchange = begin(NULL);
+    pk_test_exchange_send(exchange, "\0\0\0\0\2\x0a\5", 7);
+    pk_test_exchange_end(exchange);
+    expect_status(exchange, "13", NULL);
+    pk_test_exchange_free(exchange);
+}
+
 Test(unary, routers_compose_and_a_taken_path_is_refused_whole)
 {
     cr_assert_eq(helloworld_greeter_route(router, &greeter, NULL), PK_ERR_EXISTS);
