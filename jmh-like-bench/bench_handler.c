@@ -18,6 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MESSAGES 10u /* of a stream; the model's stream lengths are not told */
+
 /* ---- The service ---- */
 
 static pk_future say_hello(void *self, pk_call *call, const Helloworld__HelloRequest *request)
@@ -27,7 +29,107 @@ static pk_future say_hello(void *self, pk_call *call, const Helloworld__HelloReq
     return helloworld_hello_reply_done(reply);
 }
 
-static const helloworld_greeter_impl greeter = {.say_hello = say_hello};
+/* Client streaming: as many requests as come, one reply. */
+struct gathering {
+    pk_call *call;
+    pk_reader *in;
+    unsigned count;
+};
+
+static pk_future gather(const void *request, void *arg)
+{
+    struct gathering *gathering = arg;
+    if (request) {
+        gathering->count++;
+        return pk_then(pk_reader_read(gathering->in), gather, gathering);
+    }
+    Helloworld__HelloReply *reply = helloworld_hello_reply_new(gathering->call);
+    reply->message = pk_call_printf(
+        gathering->call, "Hello, Alice and %u times AliceAliceAliceAlice", gathering->count);
+    return helloworld_hello_reply_done(reply);
+}
+
+static pk_future it_keeps_talking(void *self, pk_call *call, pk_reader *in)
+{
+    struct gathering *gathering = pk_call_new(call, struct gathering, call, in, 0);
+    return pk_then(pk_reader_read(in), gather, gathering);
+}
+
+/* Server streaming: MESSAGES replies. */
+struct replying {
+    pk_writer *out;
+    Helloworld__HelloReply reply;
+    unsigned count;
+};
+
+static pk_future reply_on(const void *unused, void *arg)
+{
+    struct replying *replying = arg;
+    if (replying->count++ == MESSAGES)
+        return pk_done(NULL);
+    return pk_then(helloworld_hello_reply_write(replying->out, &replying->reply), reply_on,
+                   replying);
+}
+
+static pk_future it_keeps_replying(void *self, pk_call *call,
+                                   const Helloworld__HelloRequest *request, pk_writer *out)
+{
+    struct replying *replying =
+        pk_call_new(call, struct replying, .out = out, .reply = HELLOWORLD__HELLO_REPLY__INIT);
+    replying->reply.message = pk_call_printf(call, "Hello, %s", request->name);
+    return reply_on(NULL, replying);
+}
+
+/* Bidirectional: a reply for each request. */
+struct chat {
+    pk_reader *in;
+    pk_writer *out;
+};
+
+static pk_future answer_one(const void *value, void *arg)
+{
+    struct chat *chat = arg;
+    const Helloworld__HelloRequest *request = value;
+    Helloworld__HelloReply reply = HELLOWORLD__HELLO_REPLY__INIT;
+    reply.message = pk_reader_printf(chat->in, "Hello, %s", request->name);
+    return helloworld_hello_reply_write(chat->out, &reply);
+}
+
+static pk_future stream_hellos(void *self, pk_call *call, pk_reader *in, pk_writer *out)
+{
+    return pk_reader_each(in, answer_one, pk_call_new(call, struct chat, in, out));
+}
+
+static const helloworld_greeter_impl greeter = {
+    .say_hello = say_hello,
+    .it_keeps_talking = it_keeps_talking,
+    .it_keeps_replying = it_keeps_replying,
+    .stream_hellos = stream_hellos,
+};
+
+/* ---- The unary handler as it was written before there was a generated one ---- */
+
+static pk_future call_greeter(const void *request, void *call)
+{
+    return say_hello(NULL, call, request);
+}
+
+static pk_future encode_reply(const void *reply, void *call)
+{
+    return pk_call_encode(call, &helloworld_hello_reply_type, reply);
+}
+
+static pk_future report_failure(const pk_status *status, void *call)
+{
+    return pk_failed_status(call, status);
+}
+
+static pk_future old_style(void *self, pk_call *call, pk_slice request)
+{
+    pk_future message = pk_call_decode(call, &helloworld_hello_request_type, request);
+    pk_future reply = pk_then(pk_then(message, call_greeter, call), encode_reply, call);
+    return pk_recover(reply, report_failure, call);
+}
 
 /* ---- State ---- */
 
@@ -65,6 +167,30 @@ static void *setup_unary(pk_bench_context *context)
     return setup(context, "/helloworld.Greeter/SayHello", 1);
 }
 
+/* Every path goes to the handler composed by hand. */
+static void *setup_old_style(pk_bench_context *context)
+{
+    struct state *state = setup(context, "/by.hand/SayHello", 1);
+    if (state)
+        pk_router_set_generic(state->router, old_style, NULL);
+    return state;
+}
+
+static void *setup_server_streaming(pk_bench_context *context)
+{
+    return setup(context, "/helloworld.Greeter/ItKeepsReplying", 1);
+}
+
+static void *setup_client_streaming(pk_bench_context *context)
+{
+    return setup(context, "/helloworld.Greeter/ItKeepsTalking", MESSAGES);
+}
+
+static void *setup_bidi_streaming(pk_bench_context *context)
+{
+    return setup(context, "/helloworld.Greeter/StreamHellos", MESSAGES);
+}
+
 static void before_iteration(void *arg)
 {
     struct state *state = arg;
@@ -86,11 +212,21 @@ static void run_nonstrict(void *arg, uint64_t invocations)
 }
 
 /* Every invocation got a whole response, and the last one says what it should. */
-static void check_unary(pk_bench_context *context, void *arg, uint64_t invocations)
+static void check(pk_bench_context *context, void *arg, uint64_t invocations, unsigned messages)
 {
     struct state *state = arg;
     PK_BENCH_EXPECT(context, state->exchange.responses == invocations);
-    pk_bench_exchange_expect(&state->exchange, context, 1, "Hello, Alice");
+    pk_bench_exchange_expect(&state->exchange, context, messages, "Hello, Alice");
+}
+
+static void check_one(pk_bench_context *context, void *arg, uint64_t invocations)
+{
+    check(context, arg, invocations, 1);
+}
+
+static void check_many(pk_bench_context *context, void *arg, uint64_t invocations)
+{
+    check(context, arg, invocations, MESSAGES);
 }
 
 static const pk_bench_param params[] = {
@@ -99,16 +235,35 @@ static const pk_bench_param params[] = {
     {NULL, NULL},
 };
 
-#define UNARY(method, body)                                                           \
-    .name = "pekoe.HandlerBenchmark." method, .params = params, .setup = setup_unary, \
-    .teardown = teardown, .before_iteration = before_iteration, .run = body, .check = check_unary
+/* The two rows of one style: the request's body in one chunk, and in chunks that cut messages. */
+#define STYLE(method, setup_style, check_style, what)                                    \
+    {.name = "pekoe.HandlerBenchmark." method "StrictRequestProcessing",                 \
+     .operation = what ", the request's body in one chunk",                              \
+     .params = params,                                                                   \
+     .setup = setup_style,                                                               \
+     .teardown = teardown,                                                               \
+     .before_iteration = before_iteration,                                               \
+     .run = run_strict,                                                                  \
+     .check = check_style},                                                              \
+    {                                                                                    \
+        .name = "pekoe.HandlerBenchmark." method "NonstrictRequestProcessing",           \
+        .operation = what ", the request's body in chunks that cut each message in two", \
+        .params = params, .setup = setup_style, .teardown = teardown,                    \
+        .before_iteration = before_iteration, .run = run_nonstrict, .check = check_style \
+    }
 
 static const pk_benchmark benchmarks[] = {
-    {UNARY("generatedUnaryStrictRequestProcessing", run_strict),
-     .operation = "one SayHello: head, one body chunk, end; route, negotiate, decode, call "
-                  "(future done), encode, read the response"},
-    {UNARY("generatedUnaryNonstrictRequestProcessing", run_nonstrict),
-     .operation = "the same with the body in two chunks, which cut the message"},
+    STYLE("generatedUnary", setup_unary, check_one,
+          "one SayHello: route, negotiate, decode, call (its future is done), encode, read the "
+          "response"),
+    STYLE("generatedServerStreaming", setup_server_streaming, check_many,
+          "one request, 10 replies, each read"),
+    STYLE("generatedClientStreaming", setup_client_streaming, check_one, "10 requests, one reply"),
+    STYLE("generatedBidiStreaming", setup_bidi_streaming, check_many,
+          "10 requests, a reply to each as it comes"),
+    STYLE("oldStyleUnary", setup_old_style, check_one,
+          "one SayHello through a handler composed by hand of decode, then, encode, recover, with "
+          "the public API alone"),
 };
 
 PK_BENCHMARKS(benchmarks)
