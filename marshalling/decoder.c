@@ -116,7 +116,7 @@ void *pk_decoder_grow(pk_decoder *decoder, size_t size)
 
 /* ---- Arrays --------------------------------------------------------------------------------- */
 
-#define FIRST_CAPACITY 8u
+#define FIRST_CAPACITY 4u
 
 static pk_array new_array(pk_decoder *decoder, const void *elements, size_t used, size_t capacity,
                           size_t element_size)
