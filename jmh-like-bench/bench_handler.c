@@ -33,19 +33,22 @@ static pk_future say_hello(void *self, pk_call *call, const Helloworld__HelloReq
 struct gathering {
     pk_call *call;
     pk_reader *in;
-    unsigned count;
+    size_t length; /* of the longest name */
 };
 
 static pk_future gather(const void *request, void *arg)
 {
     struct gathering *gathering = arg;
     if (request) {
-        gathering->count++;
+        size_t length = strlen(((const Helloworld__HelloRequest *) request)->name);
+        gathering->length = length > gathering->length ? length : gathering->length;
         return pk_then(pk_reader_read(gathering->in), gather, gathering);
     }
     Helloworld__HelloReply *reply = helloworld_hello_reply_new(gathering->call);
-    reply->message = pk_call_printf(
-        gathering->call, "Hello, Alice and %u times AliceAliceAliceAlice", gathering->count);
+    /* A reply that is worth compressing where the requests are. */
+    static const char crowd[] = "Alice and Alice and Alice and Alice and Alice and Alice and Alice "
+                                "and Alice and Alice and Alice and Alice and Alice and Alice";
+    reply->message = pk_call_printf(gathering->call, "Hello, %.*s", (int) gathering->length, crowd);
     return helloworld_hello_reply_done(reply);
 }
 
