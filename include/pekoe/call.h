@@ -110,7 +110,10 @@ PK_API pk_metadata *pk_call_trailers(pk_call *call);
 
 /* ---- Compression ---- */
 
-/* Whether the request's message came compressed; in a stream: the message that was read last. */
+/*
+ * Whether the request's message (client: the reply) came compressed; in a stream: the message that
+ * was read last.
+ */
 PK_API bool pk_call_request_compressed(const pk_call *call);
 
 /*
