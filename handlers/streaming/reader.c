@@ -23,8 +23,12 @@ struct pk_taken {
     _Alignas(PK_ARENA_ALIGNMENT) uint8_t root[];
 };
 
+static void release_reader(struct pk_call_release *release);
+
 void pk_reader_open(pk_reader *reader, pk_call *call, const pk_message_type *type)
 {
+    reader->release.fn = release_reader;
+    pk_call_on_release(call, &reader->release);
     reader->call = call;
     reader->type = type;
     pk_arena_init(&reader->arena, call->scope.arena.memory, 0);
@@ -115,6 +119,15 @@ static const void *take_root(pk_reader *reader, pk_arena *arena, const void *mes
     reader->taken = taken;
     memcpy(taken->root, message, root_size(reader));
     return taken->root;
+}
+
+/* The call's memory goes. */
+static void release_reader(struct pk_call_release *release)
+{
+    pk_reader *reader = (pk_reader *) ((char *) release - offsetof(pk_reader, release));
+    while (reader->taken)
+        give_back(reader->arena.memory, reader->taken);
+    pk_arena_done(&reader->arena);
 }
 
 /* ---- Decoding ---- */
@@ -330,13 +343,6 @@ void pk_reader_close(pk_reader *reader)
     reader->owed = 0;
     reader->unread = pk_buffer_unref(reader->unread);
     pk_stream_forget(&reader->wait);
-}
-
-void pk_reader_release(pk_reader *reader)
-{
-    while (reader->taken)
-        give_back(reader->arena.memory, reader->taken);
-    pk_arena_done(&reader->arena);
 }
 
 /* ---- Reading to the end ---- */

@@ -22,6 +22,7 @@ struct pk_stream_wait {
 
 struct pk_reader {
     pk_source source; /* filled where the reader is used as one */
+    struct pk_call_release release;
     pk_call *call;
     const pk_message_type *type;
     pk_arena arena; /* what the message that is lent out lives in; reset at the next read */
@@ -43,7 +44,6 @@ struct pk_writer {
 };
 
 struct pk_stream {
-    struct pk_call_release release;
     pk_reader in;
     pk_writer out;
 };
@@ -82,6 +82,7 @@ pk_future pk_stream_outcome(pk_call *call);
 
 /* ---- Reader ---- */
 
+/* Its memory is given back with the call's. */
 void pk_reader_open(pk_reader *reader, pk_call *call, const pk_message_type *type);
 
 /* Bytes and the end of the body. */
@@ -90,9 +91,6 @@ void pk_reader_end(pk_reader *reader);
 
 /* The call has ended: no more is read, and all credit goes back. */
 void pk_reader_close(pk_reader *reader);
-
-/* Gives back messages: the call's memory goes. */
-void pk_reader_release(pk_reader *reader);
 
 /* ---- Writer ---- */
 

@@ -48,12 +48,6 @@ void pk_stream_forget(struct pk_stream_wait *wait)
 
 /* ---- Life ---- */
 
-static void release(struct pk_call_release *entry)
-{
-    pk_reader_release(
-        &((struct pk_stream *) ((char *) entry - offsetof(struct pk_stream, release)))->in);
-}
-
 bool pk_stream_open(pk_call *call)
 {
     call->stream = pk_arena_try(&call->scope.arena, sizeof *call->stream);
@@ -61,8 +55,6 @@ bool pk_stream_open(pk_call *call)
         return false;
     pk_reader_open(&call->stream->in, call, call->method->request);
     pk_writer_open(&call->stream->out, call, call->method->reply);
-    call->stream->release.fn = release;
-    pk_call_on_release(call, &call->stream->release);
     return true;
 }
 

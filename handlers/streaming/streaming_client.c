@@ -13,9 +13,9 @@ static void settle_wait(struct pk_stream_wait *wait, const pk_status *status)
 {
     if (pk_stream_is_awaited(wait)) {
         if (status->code == PK_OK)
-            pk_stream_arrived(wait, NULL);
+            pk_stream_settle(wait, pk_done(NULL));
         else
-            (void) pk_promise_fail_with(pk_steal(&wait->producer), status);
+            pk_stream_settle(wait, pk_failed_with(status));
     }
     pk_stream_forget(wait);
 }
@@ -105,11 +105,6 @@ static struct pk_writer no_writer = {.call = &no_call};
 
 /* ---- Stubs ---- */
 
-static void release(pk_call *call)
-{
-    pk_reader_release(&call->stream->in);
-}
-
 /* A call with reader and writer; NULL without memory. */
 static pk_client_call *open_call(pk_channel *channel, const pk_method *method,
                                  const pk_client_style *style, const pk_call_opts *opts)
@@ -122,7 +117,6 @@ static pk_client_call *open_call(pk_channel *channel, const pk_method *method,
     pk_reader_open(&call->stream->in, call, method->reply);
     pk_writer_open(&call->stream->out, call, method->request);
     call->stream->out.started = true; /* the channel sends the head */
-    call->release = release;
     client->keeps_fields = true;
     return client;
 }
