@@ -78,7 +78,13 @@ void pk_memory_release(pk_memory *memory, void *block)
 
 void *pk_memory_scratch(pk_memory *memory, size_t size)
 {
-    return size > PK_MEMORY_SCRATCH ? NULL : memset(memory->scratch, 0, size);
+    if (size > PK_MEMORY_SCRATCH)
+        return NULL;
+    if (size > PK_MEMORY_SCRATCH - memory->scratch_used)
+        memory->scratch_used = 0;
+    uint8_t *piece = memory->scratch + memory->scratch_used;
+    memory->scratch_used += (size + 15) & ~(size_t) 15;
+    return memset(piece, 0, size);
 }
 
 void *pk_memory_malloc(size_t size, void *memory)

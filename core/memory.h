@@ -48,6 +48,7 @@ typedef struct pk_memory {
     size_t live_blocks; /* handed out and not given back: a test sees leaks here */
     pk_allocator allocator;
     uint8_t *scratch; /* see pk_memory_scratch */
+    size_t scratch_used;
 } pk_memory;
 
 /* `allocator` NULL means realloc and free. Fails with PK_ERR_NOMEM. */
@@ -121,8 +122,9 @@ static inline void pk_memory_put(pk_memory *memory, void *block, size_t size)
 size_t pk_memory_usable(size_t size);
 
 /*
- * Zeroed bytes for a caller that cannot handle failure: all such callers on one loop share them,
- * so their contents mean nothing. NULL only above PK_MEMORY_SCRATCH.
+ * Zeroed bytes, 16-byte aligned, for a caller that cannot handle failure. They are lent anew once
+ * PK_MEMORY_SCRATCH bytes have been lent after them: what a handler keeps in them lasts until it
+ * returns, and not longer. NULL only above PK_MEMORY_SCRATCH.
  */
 void *pk_memory_scratch(pk_memory *memory, size_t size);
 

@@ -38,8 +38,8 @@ static __attribute__((noinline)) pk_future defer(pk_future outcome, const struct
 }
 
 /*
- * Hangs a step on a pending future. False: there was no memory, the step will not run and the
- * future was cancelled.
+ * Hangs a step on a pending future. False: there was no memory, or its scope has run out of it
+ * before, the step will not run and the future was cancelled.
  */
 static __attribute__((noinline)) bool hang(pk_future future, const struct pk_hung_step *step,
                                            pk_future *ret_next)
@@ -54,6 +54,10 @@ static __attribute__((noinline)) bool hang(pk_future future, const struct pk_hun
     }
     if (!scope || scope->lasting)
         scope = promise->scope;
+    if (PK_UNLIKELY(scope->arena.exhausted && !scope->lasting)) {
+        pk_promise_drop(pk_promise_future(promise), &pk_status_no_memory);
+        return false; /* the step would come back to scratch */
+    }
     if (settled || scope != promise->scope) {
         promise = pk_bridge_to(scope, promise);
         if (!promise)

@@ -123,6 +123,18 @@ void pk_call_answer_status(pk_call *call, const pk_status *status);
  */
 void pk_call_end(pk_call *call, const pk_status *status);
 
+/*
+ * The future that a handler returned, to be waited for; where the call's memory has run out it is
+ * given up instead, since what the handler waits with may be scratch.
+ */
+static inline pk_future pk_call_waiting(pk_call *call, pk_future outcome)
+{
+    if (PK_LIKELY(!call->scope.arena.exhausted))
+        return outcome;
+    pk_promise_drop(outcome, &pk_status_no_memory);
+    return pk_failed_with(&pk_status_no_memory);
+}
+
 /* The handler's future has settled; what waited for that runs. */
 void pk_call_settled(pk_call *call);
 

@@ -132,7 +132,7 @@ static void dispatch(pk_call *call)
                                        method->style == PK_SERVER_STREAMING ? NULL : &stream->in,
                                        method->style == PK_CLIENT_STREAMING ? NULL : &stream->out);
     pk_call_leave(outer);
-    pk_await(&call->scope, outcome, handled, call);
+    pk_await(&call->scope, pk_call_waiting(call, outcome), handled, call);
 }
 
 /* ---- What the exchange tells ---- */

@@ -39,7 +39,7 @@ static void dispatch(pk_call *call)
     if (PK_LIKELY(outcome.state != PK_FUTURE_PENDING))
         answer(call, outcome);
     else
-        pk_await(&call->scope, outcome, answer_later, call);
+        pk_await(&call->scope, pk_call_waiting(call, outcome), answer_later, call);
 }
 
 void pk_serve_unary(pk_call *call, bool ended)

@@ -22,7 +22,9 @@ typedef struct pk_call pk_call;
 /*
  * Zeroed memory in the call, 16-byte aligned. When memory runs out it is scratch (see below) and
  * the call will end with RESOURCE_EXHAUSTED, so that handlers need no test; only a request above
- * 16 MiB can give NULL. Scratch: zeroed bytes whose contents do not last.
+ * 16 MiB can give NULL. Scratch: zeroed bytes whose contents last until the handler or step that
+ * asked returns. None comes back to them: in a call without memory nothing is waited for, and
+ * futures that would have to be fail with RESOURCE_EXHAUSTED.
  */
 PK_API void *pk_call_alloc(pk_call *call, size_t size);
 

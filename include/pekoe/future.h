@@ -12,7 +12,8 @@
  *   drained in order before the turn's write. A chain of any length runs in constant stack.
  * - Values are borrowed pointers. What they point to (in the call, static, the program's own) must
  *   live until the chain has consumed them.
- * - When memory runs out, a failed future with RESOURCE_EXHAUSTED comes back.
+ * - When memory runs out, a failed future with RESOURCE_EXHAUSTED comes back; so it does from a
+ *   step on a pending future in a call whose memory has run out before.
  */
 #ifndef PEKOE_FUTURE_H
 #define PEKOE_FUTURE_H

@@ -13,12 +13,14 @@
 #include <string.h>
 
 typedef struct counting_allocator {
-    size_t requests; /* that asked for memory */
-    size_t blocks;   /* alive */
-    size_t bytes;    /* alive */
-    size_t peak;     /* the most bytes that were alive at once */
-    size_t fail_at;  /* the request that is refused, 1-based; 0: none */
-    bool fail_after; /* and all that follow it */
+    size_t requests;  /* that asked for memory */
+    size_t blocks;    /* alive */
+    size_t bytes;     /* alive */
+    size_t peak;      /* the most bytes that were alive at once */
+    size_t fail_at;   /* the request that is refused, 1-based; 0: none */
+    size_t fail_more; /* and so many that follow it; SIZE_MAX: all */
+    bool fail_after;  /* the same as SIZE_MAX */
+    size_t largest;   /* requests above it are refused; 0: none */
 } counting_allocator;
 
 struct counted_block {
@@ -37,8 +39,10 @@ static inline void *counting_resize(void *context, void *block, size_t size)
         return NULL;
     }
     counts->requests++;
-    if (counts->fail_at && (counts->requests == counts->fail_at ||
-                            (counts->fail_after && counts->requests > counts->fail_at)))
+    if (counts->largest && size > counts->largest)
+        return NULL;
+    if (counts->fail_at && counts->requests >= counts->fail_at &&
+        (counts->fail_after || counts->requests - counts->fail_at <= counts->fail_more))
         return NULL;
     struct counted_block *fresh = realloc(old, sizeof *fresh + size);
     if (!fresh)

@@ -141,16 +141,25 @@ Test(memory, the_malloc_interface_keeps_contents_and_refuses_overflow)
     pk_memory_done(&memory);
 }
 
-Test(memory, scratch_is_zeroed_each_time_and_ends_at_its_bound)
+Test(memory, scratch_is_zeroed_each_time_lasts_a_while_and_ends_at_its_bound)
 {
     pk_memory memory;
     cr_assert_eq(pk_memory_init(&memory, NULL), 0);
-    uint8_t *scratch = pk_memory_scratch(&memory, 100);
-    memset(scratch, 1, 100);
-    scratch = pk_memory_scratch(&memory, 100);
+    uint8_t *first = pk_memory_scratch(&memory, 100);
+    memset(first, 1, 100);
+    for (size_t lent = 112; lent + 1008 <= PK_MEMORY_SCRATCH; lent += 1008) {
+        uint8_t *further = pk_memory_scratch(&memory, 1000);
+        cr_assert_eq((uintptr_t) further % 16, 0);
+        cr_assert_eq(further[0] | further[999], 0);
+        memset(further, 2, 1000);
+    }
     for (size_t i = 0; i < 100; i++)
-        cr_assert_eq(scratch[i], 0);
+        cr_assert_eq(first[i], 1);
+    cr_assert_eq(pk_memory_scratch(&memory, 1000), first);
+    for (size_t i = 0; i < 1000; i++)
+        cr_assert_eq(first[i], 0);
     cr_assert_not_null(pk_memory_scratch(&memory, PK_MEMORY_SCRATCH));
+    cr_assert_not_null(pk_memory_scratch(&memory, PK_MEMORY_SCRATCH - 1));
     cr_assert_null(pk_memory_scratch(&memory, PK_MEMORY_SCRATCH + 1));
     pk_memory_done(&memory);
 }

@@ -28,6 +28,7 @@ struct waiting {
     pk_call *call;
     const Wire__Question *question;
     struct place *place;
+    uint8_t more[100000]; /* so that it takes a block of its own */
 };
 
 static pk_future answer(pk_call *call, const Wire__Question *question)
@@ -86,10 +87,12 @@ static pk_future wait(pk_call *call, const Wire__Question *question)
         return pk_failed(call, PK_RESOURCE_EXHAUSTED, "no memory for the end");
     place->call = call;
     place->first = pk_promise_new(scope);
-    place->second = pk_promise_new(scope);
-    const pk_future both[] = {pk_promise_future(place->first), pk_promise_future(place->second)};
     struct waiting *waiting =
         pk_call_new(call, struct waiting, .call = call, .question = question, .place = place);
+    if (question->way == WIRE__QUESTION__WAY__BARE)
+        return pk_promise_future(place->first);
+    place->second = pk_promise_new(scope);
+    const pk_future both[] = {pk_promise_future(place->first), pk_promise_future(place->second)};
     pk_future outcome = pk_timeout(scope, pk_all(scope, both, 2), 60000);
     return pk_recover(pk_then(outcome, answer_waiting, waiting), fail_again, waiting);
 }
@@ -99,6 +102,7 @@ static pk_future reply_to(pk_call *call, const Wire__Question *question)
     switch ((int) question->way) {
     case WIRE__QUESTION__WAY__HOLD:
     case WIRE__QUESTION__WAY__CHAIN:
+    case WIRE__QUESTION__WAY__BARE:
         return wait(call, question);
     case WIRE__QUESTION__WAY__RELEASE:
         release(&places[question->place % PLACES]);
@@ -425,7 +429,7 @@ static bool converse(struct conversation *with, struct wire *peer, uint32_t stre
 }
 
 /* True: no allocation was asked for that was to fail. */
-static bool survive(struct conversation *with, size_t fail_at, bool fail_after)
+static bool survive(struct conversation *with, size_t fail_at, size_t fail_more)
 {
     struct wire good, bad;
     open_server();
@@ -438,7 +442,7 @@ static bool survive(struct conversation *with, size_t fail_at, bool fail_after)
     cr_assert_not_null(places[0].call);
     /* Nothing more is kept, so that every request comes to the allocator. */
     wire.loop->memory.kept_bytes = PK_MEMORY_KEPT_MAX;
-    counts.fail_after = fail_after;
+    counts.fail_more = fail_more;
     counts.fail_at = counts.requests + fail_at;
     bool right = converse(with, &bad, 1, 1);
     bool reached = counts.requests >= counts.fail_at;
@@ -458,16 +462,41 @@ static bool survive(struct conversation *with, size_t fail_at, bool fail_after)
 }
 
 /*
- * Each allocation from the request's bytes to the reply's fails in turn, alone or with all after
- * it: the call is answered with 8 or its connection ends, and a neighbour's calls go on.
+ * The state of a handler that waits was not to be had, and what it got instead serves others as
+ * well: the call is answered at once, and none of its steps sees that state again.
+ */
+Test(calls, whose_state_is_scratch_do_not_wait_with_it)
+{
+    struct wire peer;
+    open_server();
+    wire_join(&peer, &wire);
+    counts.largest = 50000;
+    for (uint32_t i = 0; i < PLACES; i++)
+        put_question(&peer, 2 * i + 1,
+                     i % 2 ? WIRE__QUESTION__WAY__HOLD : WIRE__QUESTION__WAY__BARE, i);
+    wire_run(&peer);
+    for (uint32_t i = 0; i < PLACES; i++) {
+        cr_expect(last_has(&peer.in, 2 * i + 1, "grpc-status: 8"));
+        cr_expect_eq(places[i].ends, 1);
+        release(&places[i]);
+    }
+    wire_run(&peer);
+    wire_leave(&peer);
+    close_server();
+}
+
+/*
+ * Each allocation from the request's bytes to the reply's fails in turn, alone (the loop's memory
+ * asks twice) or with all after it: the call is answered with 8 or its connection ends, and a
+ * neighbour's calls go on.
  */
 Test(calls, without_memory_fail_alone, .timeout = 300)
 {
     struct conversation with = {0};
     converse_init(&with);
-    for (int fail_after = 0; fail_after < 2; fail_after++) {
+    for (size_t mode = 0; mode < 2; mode++) {
         size_t fail_at = 1;
-        while (!survive(&with, fail_at, fail_after))
+        while (!survive(&with, fail_at, mode == 0 ? 1 : SIZE_MAX))
             cr_assert_lt(++fail_at, 2000);
         cr_assert_gt(fail_at, 100);
     }
