@@ -5,6 +5,7 @@ Run by `./dev demo`, which builds everything first. The server stays up afterwar
 hand; with --once it is stopped, and the exit code is 0 only if every call was right.
 """
 import argparse
+import importlib.util
 import pathlib
 import re
 import signal
@@ -76,6 +77,13 @@ class Demo:
         self.check('StreamHellos "Anna" "Bo" "Cem"', ' | '.join(got),
                    'Hello, Anna | Hello, Bo | Hello, Cem')
 
+    def chat(self, build, server_class):
+        """The chat room of examples/chat, which has a server of its own."""
+        path = ROOT / 'examples/chat/demo.py'
+        room = importlib.util.module_from_spec(importlib.util.spec_from_file_location('room', path))
+        room.__spec__.loader.exec_module(room)
+        room.chat(build, server_class, self.check)
+
     def request_file(self, folder, name):
         """A file with the bytes of one request: prefix, then the message."""
         message = bytes([0x0a, len(name)]) + name.encode()
@@ -141,6 +149,7 @@ def main():
             demo.grpcio(options.build)
             demo.nghttp(folder)
             demo.h2load(folder)
+            demo.chat(options.build, Server)
             if not options.once:
                 print(f'''
 The greeter stays up on {server.address} until you press Ctrl-C. Call it yourself:
