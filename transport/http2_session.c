@@ -290,22 +290,25 @@ static pk_slice slice_of(nghttp2_rcbuf *text)
     return (pk_slice){vector.base, vector.len};
 }
 
+/* Where the field that stands at this place of a block is remembered; NULL: nowhere. */
+static pk_http2_seen_field *seen_at(pk_http2_session *session, const pk_http2_stream *stream,
+                                    size_t place)
+{
+    if (PK_LIKELY(!stream->head_seen))
+        return place < PK_HTTP2_SEEN_HEAD ? &session->seen[place] : NULL;
+    place += PK_HTTP2_SEEN_HEAD;
+    return place < PK_HTTP2_SEEN_FIELDS ? &session->seen[place] : NULL;
+}
+
 /*
  * The field that two texts make, its name looked up; `known` is PK_FIELD_NAMES where one of them is
- * not valid. The place of a value's text says where the field is remembered; one that is new is made
- * in *fresh.
+ * not valid. One that is not the same as at this place of the block before is made in *fresh.
  */
-static const pk_field *look_at(pk_http2_session *session, nghttp2_rcbuf *name, nghttp2_rcbuf *value,
+static const pk_field *look_at(pk_http2_seen_field *seen, nghttp2_rcbuf *name, nghttp2_rcbuf *value,
                                pk_field *fresh)
 {
-    /* Either of two places; a new field moves the older one out. */
-    uint32_t hash = (uint32_t) ((uintptr_t) value >> 4) * 0x9E3779B1u;
-    pk_http2_seen_field *seen = &session->seen[hash >> 28 & ~1u];
-    static_assert(PK_HTTP2_SEEN_FIELDS == 16, "the hash gives four bits");
-    if (PK_LIKELY(seen[0].value_text == value && seen[0].name_text == name))
-        return &seen[0].field;
-    if (PK_LIKELY(seen[1].value_text == value && seen[1].name_text == name))
-        return &seen[1].field;
+    if (PK_LIKELY(seen && seen->value_text == value && seen->name_text == name))
+        return &seen->field;
     *fresh = (pk_field){.name = slice_of(name), .value = slice_of(value)};
     fresh->known = (uint8_t) pk_field_lookup(fresh->name);
     bool pseudo = fresh->name.length > 0 && fresh->name.bytes[0] == ':';
@@ -313,13 +316,12 @@ static const pk_field *look_at(pk_http2_session *session, nghttp2_rcbuf *name, n
         fresh->known = PK_FIELD_NAMES;
         return fresh;
     }
-    if (fresh->name.length + fresh->value.length > SEEN_BYTES)
+    if (!seen || fresh->name.length + fresh->value.length > SEEN_BYTES)
         return fresh;
-    forget(&seen[1]);
-    seen[1] = seen[0];
+    forget(seen);
     nghttp2_rcbuf_incref(name);
     nghttp2_rcbuf_incref(value);
-    seen[0] = (pk_http2_seen_field){name, value, *fresh};
+    *seen = (pk_http2_seen_field){name, value, *fresh};
     return fresh;
 }
 
@@ -332,7 +334,8 @@ static int on_header(nghttp2_session *library, const nghttp2_frame *frame, nghtt
         return 0;
     pk_http2_fields *fields = stream->head_seen ? &stream->trailers : &stream->head;
     pk_field fresh;
-    const pk_field *field = look_at(session, name, value, &fresh);
+    size_t place = fields->head.count;
+    const pk_field *field = look_at(seen_at(session, stream, place), name, value, &fresh);
     fields->bytes += field->name.length + field->value.length + 32;
     if (PK_UNLIKELY(fields->bytes > session->limits.header_bytes)) {
         stream->too_large = true;
@@ -342,7 +345,6 @@ static int on_header(nghttp2_session *library, const nghttp2_frame *frame, nghtt
         stream->malformed = true;
         return 0;
     }
-    size_t place = fields->head.count;
     if (PK_UNLIKELY(place == fields->capacity) && fields_grow(stream, fields) < 0)
         return callback_failed(session, PK_ERR_NOMEM);
     fields->storage[place] = *field;

@@ -123,10 +123,11 @@ typedef struct pk_http2_event {
 
 /*
  * A field that was looked at before: its name was looked up and both texts were found valid. Peers
- * repeat most fields, and HPACK then hands over the very same texts. References are held, so that
- * no other text can come to stand where these do.
+ * repeat most fields at the same place of a block, and HPACK then hands over the very same texts.
+ * References are held, so that no other text can come to stand where these do.
  */
-#define PK_HTTP2_SEEN_FIELDS 16u
+#define PK_HTTP2_SEEN_HEAD 16u   /* places of a head */
+#define PK_HTTP2_SEEN_FIELDS 20u /* and of trailers behind them */
 
 typedef struct pk_http2_seen_field {
     void *name_text, *value_text; /* of the library; NULL: the place is free */
@@ -165,7 +166,7 @@ struct pk_http2_session {
     uint64_t (*clock)(const void *context);
     const void *clock_context;
 
-    pk_http2_seen_field seen[PK_HTTP2_SEEN_FIELDS]; /* by the place of the value's text */
+    pk_http2_seen_field seen[PK_HTTP2_SEEN_FIELDS]; /* by their places */
 
     pk_http2_event *events; /* the batch; memory is held only while there are any */
     size_t event_count, event_capacity;
