@@ -9,9 +9,10 @@
 #ifndef PEKOE_CORE_CHANNEL_H
 #define PEKOE_CORE_CHANNEL_H
 
+#include <pekoe/channel.h>
+
 #include "core/exchange.h"
 
-typedef struct pk_channel pk_channel;
 typedef struct pk_opening pk_opening;
 
 /* A request's head as it is sent, pseudo fields first; it stays readable until on_closed. */
@@ -39,6 +40,11 @@ typedef struct pk_channel_ops {
     void (*open)(pk_channel *channel, pk_opening *opening);
     /* Takes a waiting one back: nothing is called. */
     void (*withdraw)(pk_channel *channel, pk_opening *opening);
+    void (*connect)(pk_channel *channel);       /* NULL: there is nothing to connect */
+    void (*reset_backoff)(pk_channel *channel); /* likewise */
+    /* The owner is through: all calls end. */
+    void (*close)(pk_channel *channel);
+    /* The last reference is gone. */
     void (*free)(pk_channel *channel);
 } pk_channel_ops;
 
@@ -52,8 +58,10 @@ struct pk_channel {
     size_t receive_limit;      /* bytes of one message; 0: the default */
     size_t send_limit;         /* 0: none */
     size_t compress_min_bytes; /* shorter messages are not compressed */
-    bool freed;                /* by its owner: nothing opens any more */
-    size_t references;         /* the owner's, and what is on the stack or still closes */
+    pk_channel_state state;
+    struct pk_channel_waiter *waiters; /* see transport/channel_state.c */
+    bool freed;                        /* by its owner: nothing opens any more */
+    size_t references;                 /* the owner's, and what is on the stack or still closes */
 };
 
 #endif

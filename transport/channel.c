@@ -6,10 +6,10 @@
  * that is not known yet. One that the server asks to leave (GOAWAY) retires: its calls go on, new
  * ones go to the next connection.
  */
-#include "core/channel.h"
 
 #include <pekoe/channel.h>
 
+#include "transport/channel_state.h"
 #include "transport/connection.h"
 
 #include <errno.h>
@@ -21,17 +21,9 @@
 
 typedef struct socket_channel socket_channel;
 
-/* One pk_channel_changed. */
-struct waiter {
-    struct waiter *next;
-    pk_promise *promise;
-    pk_channel_state seen;
-};
-
 struct socket_channel {
     pk_channel base; /* first: the way back from it */
     pk_connection_host host;
-    pk_channel_state state;
     char *texts; /* target, authority, user agent; owned */
     size_t texts_size;
     const char **addresses;
@@ -47,7 +39,6 @@ struct socket_channel {
     uint64_t attempt_time, backoff_initial, backoff_max; /* nanoseconds */
     uint64_t backoff;                                    /* the next pause */
     uint32_t random;
-    struct waiter *waiters;
     char failure[160]; /* of the last attempt */
 };
 
@@ -58,37 +49,14 @@ static socket_channel *of_host(pk_connection_host *host)
 
 static void try_address(socket_channel *channel);
 
-/* ---- States ---- */
-
-static void change_state(socket_channel *channel, pk_channel_state next)
+static void do_free(pk_channel *base)
 {
-    if (channel->state == next)
-        return;
-    channel->state = next;
-    pk_loop *loop = channel->base.loop;
-    struct waiter **place = &channel->waiters;
-    while (*place) {
-        struct waiter *waiter = *place;
-        if (waiter->seen == next) {
-            place = &waiter->next;
-            continue;
-        }
-        *place = waiter->next;
-        (void) pk_promise_done(waiter->promise, NULL);
-        pk_memory_put(&loop->memory, waiter, sizeof *waiter);
-    }
-}
-
-static void unref(socket_channel *channel)
-{
-    if (--channel->base.references > 0)
-        return;
-    pk_loop *loop = channel->base.loop;
+    socket_channel *channel = (socket_channel *) base;
+    pk_memory *memory = &base->loop->memory;
     pk_buffer_unref(channel->host.read_buffer);
-    pk_memory_put(&loop->memory, channel->addresses,
-                  channel->address_count * sizeof *channel->addresses);
-    pk_memory_put(&loop->memory, channel->texts, channel->texts_size);
-    pk_memory_put(&loop->memory, channel, sizeof *channel);
+    pk_memory_put(memory, channel->addresses, channel->address_count * sizeof *channel->addresses);
+    pk_memory_put(memory, channel->texts, channel->texts_size);
+    pk_memory_put(memory, channel, sizeof *channel);
 }
 
 /* ---- The queue ---- */
@@ -135,7 +103,7 @@ static void open_now(socket_channel *channel, pk_opening *opening)
 
 static bool has_room(const socket_channel *channel)
 {
-    return channel->connection && channel->state == PK_CHANNEL_READY &&
+    return channel->connection && channel->base.state == PK_CHANNEL_READY &&
            !channel->connection->dead &&
            pk_http2_room_for_streams(&channel->connection->exchanges.session) > 0;
 }
@@ -192,7 +160,7 @@ static void stop_attempt(socket_channel *channel)
 static void begin_pause(socket_channel *channel)
 {
     pk_loop *loop = channel->base.loop;
-    change_state(channel, PK_CHANNEL_TRANSIENT_FAILURE);
+    pk_channel_set_state(&channel->base, PK_CHANNEL_TRANSIENT_FAILURE);
     uint64_t pause = jitter(channel, channel->backoff);
     channel->backoff = channel->backoff + channel->backoff / 10 * 6;
     if (channel->backoff > channel->backoff_max)
@@ -201,7 +169,7 @@ static void begin_pause(socket_channel *channel)
         pk_log(loop, PK_LOG_WARNING, "out of memory: no further attempt to connect");
     channel->base.references++;
     fail_waiting(channel, false, channel->failure);
-    unref(channel);
+    pk_channel_unref(&channel->base);
 }
 
 static void attempt_failed(socket_channel *channel, const char *address, const char *reason)
@@ -219,7 +187,7 @@ static void attempt_failed(socket_channel *channel, const char *address, const c
 static void begin_connect(socket_channel *channel)
 {
     channel->address = 0;
-    change_state(channel, PK_CHANNEL_CONNECTING);
+    pk_channel_set_state(&channel->base, PK_CHANNEL_CONNECTING);
     try_address(channel);
 }
 
@@ -280,7 +248,7 @@ static void try_address(socket_channel *channel)
 static void on_timer(pk_timer *timer)
 {
     socket_channel *channel = (socket_channel *) ((char *) timer - offsetof(socket_channel, timer));
-    if (channel->state == PK_CHANNEL_TRANSIENT_FAILURE) {
+    if (channel->base.state == PK_CHANNEL_TRANSIENT_FAILURE) {
         begin_connect(channel);
     } else if (channel->connection) {
         pk_connection *slow = channel->connection;
@@ -300,7 +268,7 @@ static void lose_connection(socket_channel *channel)
     channel->connection = NULL;
     if (channel->base.freed)
         return;
-    change_state(channel, PK_CHANNEL_IDLE);
+    pk_channel_set_state(&channel->base, PK_CHANNEL_IDLE);
     if (channel->queue)
         begin_connect(channel);
 }
@@ -311,13 +279,13 @@ static void turned(pk_connection_host *host, pk_connection *connection)
     const pk_http2_session *session = &connection->exchanges.session;
     if (connection != channel->connection || connection->dead)
         return;
-    if (channel->state == PK_CHANNEL_CONNECTING && session->greeted) {
+    if (channel->base.state == PK_CHANNEL_CONNECTING && session->greeted) {
         pk_timer_stop(host->loop, &channel->timer);
         channel->backoff = channel->backoff_initial;
-        change_state(channel, PK_CHANNEL_READY);
+        pk_channel_set_state(&channel->base, PK_CHANNEL_READY);
     }
     if (session->peer_goes_away) {
-        bool was_ready = channel->state == PK_CHANNEL_READY;
+        bool was_ready = channel->base.state == PK_CHANNEL_READY;
         channel->connection = NULL;
         if (was_ready)
             lose_connection(channel);
@@ -336,14 +304,14 @@ static void connection_gone(pk_connection_host *host, pk_connection *connection)
     connection->next->previous = connection->previous;
     connection->previous->next = connection->next;
     if (channel->connection == connection) {
-        bool was_ready = channel->state == PK_CHANNEL_READY;
+        bool was_ready = channel->base.state == PK_CHANNEL_READY;
         channel->connection = NULL;
         if (was_ready)
             lose_connection(channel);
         else if (!channel->base.freed)
             attempt_failed(channel, connection->peer, connection->why);
     }
-    unref(channel);
+    pk_channel_unref(&channel->base);
 }
 
 /* ---- What calls ask ---- */
@@ -356,9 +324,9 @@ static void do_open(pk_channel *base, pk_opening *opening)
         return;
     }
     enqueue(channel, opening);
-    if (channel->state == PK_CHANNEL_IDLE) {
+    if (channel->base.state == PK_CHANNEL_IDLE) {
         begin_connect(channel);
-    } else if (channel->state == PK_CHANNEL_TRANSIENT_FAILURE && !opening->wait_for_ready) {
+    } else if (channel->base.state == PK_CHANNEL_TRANSIENT_FAILURE && !opening->wait_for_ready) {
         const pk_status why = {PK_UNAVAILABLE,
                                {(const uint8_t *) channel->failure, strlen(channel->failure)},
                                {NULL, 0}};
@@ -372,19 +340,12 @@ static void do_withdraw(pk_channel *base, pk_opening *opening)
     dequeue((socket_channel *) base, opening);
 }
 
-static void do_free(pk_channel *base)
+static void do_close(pk_channel *base)
 {
     socket_channel *channel = (socket_channel *) base;
     stop_attempt(channel);
     fail_waiting(channel, true, "the channel was freed");
     channel->connection = NULL;
-    change_state(channel, PK_CHANNEL_SHUTDOWN);
-    while (channel->waiters) {
-        struct waiter *waiter = channel->waiters;
-        channel->waiters = waiter->next;
-        (void) pk_promise_done(waiter->promise, NULL);
-        pk_memory_put(&base->loop->memory, waiter, sizeof *waiter);
-    }
     size_t count = 0;
     pk_connection *connection = channel->connections;
     if (connection) {
@@ -397,11 +358,30 @@ static void do_free(pk_channel *base)
         pk_connection_free(connection, "the channel was freed");
         connection = next;
     }
-    unref(channel);
 }
 
-static const pk_channel_ops operations = {
-    .open = do_open, .withdraw = do_withdraw, .free = do_free};
+static void do_connect(pk_channel *base)
+{
+    if (base->state == PK_CHANNEL_IDLE)
+        begin_connect((socket_channel *) base);
+}
+
+static void do_reset_backoff(pk_channel *base)
+{
+    socket_channel *channel = (socket_channel *) base;
+    channel->backoff = channel->backoff_initial;
+    if (base->state == PK_CHANNEL_TRANSIENT_FAILURE) {
+        pk_timer_stop(base->loop, &channel->timer);
+        begin_connect(channel);
+    }
+}
+
+static const pk_channel_ops operations = {.open = do_open,
+                                          .withdraw = do_withdraw,
+                                          .connect = do_connect,
+                                          .reset_backoff = do_reset_backoff,
+                                          .close = do_close,
+                                          .free = do_free};
 
 /* ---- Making one ---- */
 
@@ -506,9 +486,12 @@ int pk_channel_new(pk_channel **ret_channel, pk_loop *loop, const char *target,
     if (!channel)
         return PK_ERR_NOMEM;
     *channel = (socket_channel){
-        .base = {.ops = &operations, .loop = loop, .scheme = PK_SLICE("http"), .references = 1},
+        .base = {.ops = &operations,
+                 .loop = loop,
+                 .scheme = PK_SLICE("http"),
+                 .state = PK_CHANNEL_IDLE,
+                 .references = 1},
         .host = {.loop = loop, .client = true, .turned = turned, .gone = connection_gone},
-        .state = PK_CHANNEL_IDLE,
         .fd = -1,
         .timer.fire = on_timer,
         .random = (uint32_t) pk_loop_now(loop) | 1,
@@ -516,60 +499,9 @@ int pk_channel_new(pk_channel **ret_channel, pk_loop *loop, const char *target,
     apply(channel, &opts);
     int r = copy_texts(channel, target, &opts);
     if (r < 0) {
-        unref(channel);
+        pk_channel_unref(&channel->base);
         return r;
     }
     *ret_channel = &channel->base;
     return 0;
-}
-
-pk_channel *pk_channel_free(pk_channel *channel)
-{
-    if (channel) {
-        pk_assert_owner(channel->loop);
-        channel->freed = true;
-        channel->ops->free(channel);
-    }
-    return NULL;
-}
-
-/* ---- States, as programs see them ---- */
-
-pk_channel_state pk_channel_get_state(const pk_channel *base)
-{
-    return ((const socket_channel *) base)->state;
-}
-
-void pk_channel_connect(pk_channel *base)
-{
-    socket_channel *channel = (socket_channel *) base;
-    if (channel->state == PK_CHANNEL_IDLE)
-        begin_connect(channel);
-}
-
-pk_future pk_channel_changed(pk_channel *base, pk_channel_state seen)
-{
-    socket_channel *channel = (socket_channel *) base;
-    pk_loop *loop = base->loop;
-    if (channel->state != seen)
-        return pk_done(NULL);
-    struct waiter *waiter = pk_memory_get(&loop->memory, sizeof *waiter);
-    pk_promise *promise = waiter ? pk_promise_new(pk_loop_scope(loop)) : NULL;
-    if (!promise) {
-        pk_memory_put(&loop->memory, waiter, sizeof *waiter);
-        return pk_promise_future(NULL);
-    }
-    *waiter = (struct waiter){channel->waiters, promise, seen};
-    channel->waiters = waiter;
-    return pk_promise_future(promise);
-}
-
-void pk_channel_reset_backoff(pk_channel *base)
-{
-    socket_channel *channel = (socket_channel *) base;
-    channel->backoff = channel->backoff_initial;
-    if (channel->state == PK_CHANNEL_TRANSIENT_FAILURE) {
-        pk_timer_stop(base->loop, &channel->timer);
-        begin_connect(channel);
-    }
 }

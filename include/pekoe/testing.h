@@ -10,6 +10,7 @@
 #ifndef PEKOE_TESTING_H
 #define PEKOE_TESTING_H
 
+#include <pekoe/channel.h>
 #include <pekoe/service.h>
 
 PK_BEGIN_DECLS
@@ -68,6 +69,15 @@ PK_API bool pk_test_exchange_was_reset(const pk_test_exchange *exchange);
 
 /* Request body bytes whose flow control credit was given back. */
 PK_API size_t pk_test_exchange_consumed(const pk_test_exchange *exchange);
+
+/* ---- A client without a socket ------------------------------------------------------------ */
+
+/*
+ * A channel to a router of the same loop: calls go from stub to handler and back in memory, with
+ * flow control, deadlines and cancels as over a network. It is ready from the start. The router
+ * must outlive it. Freed by pk_channel_free. PK_ERR_NOMEM.
+ */
+PK_API PK_NODISCARD int pk_channel_new_in_process(pk_channel **ret_channel, pk_router *router);
 
 /* ---- The clock --------------------------------------------------------------------------- */
 

@@ -3,12 +3,27 @@
 #define PEKOE_TESTS_CLIENT_KIT_H
 
 #include <pekoe/pekoe.h>
+#include <pekoe/testing.h>
 
 #include "core/loop.h"
 
 #include <criterion/criterion.h>
 
 #include <string.h>
+
+/* A test that runs over a socket and without one. */
+#define TEST_BOTH(suite, name) \
+    static void name(void);    \
+    Test(suite, name)          \
+    {                          \
+        in_process = false;    \
+        name();                \
+        in_process = true;     \
+        name();                \
+    }                          \
+    static void name(void)
+
+static bool in_process;
 
 struct client_kit {
     pk_loop *loop;
@@ -29,6 +44,18 @@ static inline struct client_kit client_kit_open(const pk_service *service, const
     cr_assert_eq(pk_server_listen(kit.server, "127.0.0.1:0", &bound), 0);
     strcpy(kit.address, bound);
     cr_assert_eq(pk_channel_new(&kit.channel, kit.loop, kit.address, channel_opts), 0);
+    return kit;
+}
+
+/* The same without a socket: the server's router is called in the loop. */
+static inline struct client_kit client_kit_open_in_process(const pk_service *service,
+                                                           const void *impl, void *self)
+{
+    struct client_kit kit;
+    cr_assert_eq(pk_loop_new(&kit.loop, NULL), 0);
+    cr_assert_eq(pk_server_new(&kit.server, kit.loop, NULL), 0);
+    cr_assert_eq(pk_router_add(pk_server_router(kit.server), service, impl, self), 0);
+    cr_assert_eq(pk_channel_new_in_process(&kit.channel, pk_server_router(kit.server)), 0);
     return kit;
 }
 

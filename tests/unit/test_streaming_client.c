@@ -108,6 +108,8 @@ static struct client_kit open_kit(void)
         random = random * 1664525 + 1013904223;
         big_text[i] = (char) (' ' + (random >> 24) % 95);
     }
+    if (in_process)
+        return client_kit_open_in_process(&helloworld_greeter_service, &impl, NULL);
     return client_kit_open(&helloworld_greeter_service, &impl, NULL, NULL,
                            PK_CHANNEL_OPTS(.stream_window = 65536, .connection_window = 65536));
 }
@@ -141,7 +143,7 @@ static pk_code write_one(struct client_kit *kit, pk_writer *out, const char *nam
     return pk_loop_run_until(kit->loop, helloworld_hello_request_write(out, &request), NULL).code;
 }
 
-Test(streaming_client, messages_come_in_order_and_then_the_status)
+TEST_BOTH(streaming_client, messages_come_in_order_and_then_the_status)
 {
     struct client_kit kit = open_kit();
     const struct {
@@ -168,7 +170,7 @@ Test(streaming_client, messages_come_in_order_and_then_the_status)
     client_kit_close(&kit);
 }
 
-Test(streaming_client, a_reader_that_stops_holds_the_server_back)
+TEST_BOTH(streaming_client, a_reader_that_stops_holds_the_server_back)
 {
     struct client_kit kit = open_kit();
     pk_reader *in = ask_many(&kit, "B100", NULL);
@@ -185,7 +187,7 @@ Test(streaming_client, a_reader_that_stops_holds_the_server_back)
     client_kit_close(&kit);
 }
 
-Test(streaming_client, a_reader_given_up_cancels_the_call)
+TEST_BOTH(streaming_client, a_reader_given_up_cancels_the_call)
 {
     struct client_kit kit = open_kit();
     pk_reader *in = ask_many(&kit, "B100", NULL);
@@ -195,7 +197,7 @@ Test(streaming_client, a_reader_given_up_cancels_the_call)
     client_kit_close(&kit);
 }
 
-Test(streaming_client, client_streaming_sends_all_and_gets_one_reply)
+TEST_BOTH(streaming_client, client_streaming_sends_all_and_gets_one_reply)
 {
     struct client_kit kit = open_kit();
     for (int round = 0; round < 2; round++) {
@@ -214,7 +216,7 @@ Test(streaming_client, client_streaming_sends_all_and_gets_one_reply)
     client_kit_close(&kit);
 }
 
-Test(streaming_client, bidi_plays_ping_pong_and_ends_with_OK)
+TEST_BOTH(streaming_client, bidi_plays_ping_pong_and_ends_with_OK)
 {
     struct client_kit kit = open_kit();
     pk_writer *out;
@@ -231,7 +233,7 @@ Test(streaming_client, bidi_plays_ping_pong_and_ends_with_OK)
     client_kit_close(&kit);
 }
 
-Test(streaming_client, a_server_that_ends_early_fails_reads_and_writes_with_its_status)
+TEST_BOTH(streaming_client, a_server_that_ends_early_fails_reads_and_writes_with_its_status)
 {
     struct client_kit kit = open_kit();
     pk_writer *out;
@@ -246,7 +248,7 @@ Test(streaming_client, a_server_that_ends_early_fails_reads_and_writes_with_its_
     client_kit_close(&kit);
 }
 
-Test(streaming_client, a_cancel_fails_pending_reads_and_reaches_the_server)
+TEST_BOTH(streaming_client, a_cancel_fails_pending_reads_and_reaches_the_server)
 {
     struct client_kit kit = open_kit();
     pk_writer *out;
@@ -266,7 +268,7 @@ Test(streaming_client, a_cancel_fails_pending_reads_and_reaches_the_server)
     client_kit_close(&kit);
 }
 
-Test(streaming_client, a_deadline_ends_a_stream)
+TEST_BOTH(streaming_client, a_deadline_ends_a_stream)
 {
     struct client_kit kit = open_kit();
     pk_writer *out;

@@ -49,6 +49,8 @@ static const helloworld_greeter_impl impl = {.say_hello = say_hello};
 static struct client_kit open_kit(void)
 {
     memset(&seen, 0, sizeof seen);
+    if (in_process)
+        return client_kit_open_in_process(&helloworld_greeter_service, &impl, NULL);
     return client_kit_open(&helloworld_greeter_service, &impl, NULL, NULL, NULL);
 }
 
@@ -59,7 +61,7 @@ static pk_future greet(struct client_kit *kit, const char *name, const pk_call_o
     return helloworld_greeter_say_hello(kit->channel, &request, opts);
 }
 
-Test(unary_client, a_reply_stays_readable_until_the_next_wait)
+TEST_BOTH(unary_client, a_reply_stays_readable_until_the_next_wait)
 {
     struct client_kit kit = open_kit();
     for (int i = 0; i < 100; i++) {
@@ -71,7 +73,7 @@ Test(unary_client, a_reply_stays_readable_until_the_next_wait)
     client_kit_close(&kit);
 }
 
-Test(unary_client, failures_carry_code_message_and_details)
+TEST_BOTH(unary_client, failures_carry_code_message_and_details)
 {
     struct client_kit kit = open_kit();
     pk_status status = pk_loop_run_until(kit.loop, greet(&kit, "fail", NULL), NULL);
@@ -86,7 +88,7 @@ Test(unary_client, failures_carry_code_message_and_details)
     client_kit_close(&kit);
 }
 
-Test(unary_client, metadata_travels_both_ways_and_stays_with_the_call)
+TEST_BOTH(unary_client, metadata_travels_both_ways_and_stays_with_the_call)
 {
     struct client_kit kit = open_kit();
     pk_call *call;
@@ -127,7 +129,7 @@ Test(unary_client, bad_options_fail_the_call_and_send_nothing)
     client_kit_close(&kit);
 }
 
-Test(unary_client, a_deadline_ends_the_call_on_both_sides)
+TEST_BOTH(unary_client, a_deadline_ends_the_call_on_both_sides)
 {
     struct client_kit kit = open_kit();
     const pk_call_opts *opts = PK_CALL_OPTS(.timeout_ms = 50);
@@ -140,7 +142,7 @@ Test(unary_client, a_deadline_ends_the_call_on_both_sides)
     client_kit_close(&kit);
 }
 
-Test(unary_client, a_cancel_reaches_the_server)
+TEST_BOTH(unary_client, a_cancel_reaches_the_server)
 {
     struct client_kit kit = open_kit();
     pk_call *call;
@@ -155,7 +157,7 @@ Test(unary_client, a_cancel_reaches_the_server)
     client_kit_close(&kit);
 }
 
-Test(unary_client, a_future_that_nobody_waits_for_cancels_its_call)
+TEST_BOTH(unary_client, a_future_that_nobody_waits_for_cancels_its_call)
 {
     struct client_kit kit = open_kit();
     pk_future future = pk_timeout(pk_loop_scope(kit.loop), greet(&kit, "wait", NULL), 50);
@@ -177,7 +179,7 @@ static pk_future note_again(const void *value, void *arg)
     return pk_done(value);
 }
 
-Test(unary_client, a_reply_lives_until_the_whole_chain_has_run)
+TEST_BOTH(unary_client, a_reply_lives_until_the_whole_chain_has_run)
 {
     struct client_kit kit = open_kit();
     pk_future chain = pk_then(pk_then(greet(&kit, "first", NULL), note, &kit), note_again, NULL);
@@ -208,7 +210,7 @@ Test(unary_client, calls_that_wait_end_with_the_channel)
     client_kit_close(&kit);
 }
 
-Test(unary_client, compressed_requests_and_large_messages_arrive)
+TEST_BOTH(unary_client, compressed_requests_and_large_messages_arrive)
 {
     struct client_kit kit = open_kit();
     static char name[300000];

@@ -1,0 +1,13 @@
+/* The state and the life of a channel, for the kinds of channels in this folder. */
+#ifndef PEKOE_TRANSPORT_CHANNEL_STATE_H
+#define PEKOE_TRANSPORT_CHANNEL_STATE_H
+
+#include "core/channel.h"
+
+/* Changes the state and tells those who wait for that. */
+void pk_channel_set_state(pk_channel *channel, pk_channel_state next);
+
+/* Drops a reference; ops->free follows the last one. */
+void pk_channel_unref(pk_channel *channel);
+
+#endif
