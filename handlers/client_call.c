@@ -218,6 +218,7 @@ void pk_client_release_children(pk_call *parent)
 
 static void adopt(pk_client_call *client, pk_call *parent)
 {
+    client->has_parent = true;
     client->next_child = parent->children;
     parent->children = client;
     pk_scope_pin(&client->call.scope);
@@ -416,6 +417,7 @@ pk_client_call *pk_client_call_new(pk_channel *channel, const pk_method *method,
     client->replay = false;
     client->keeps_fields = false;
     client->released = false;
+    client->has_parent = false;
     client->next_child = NULL;
     apply(client, &opts);
     return client;

@@ -137,15 +137,18 @@ static const pk_client_style stream_style = {
     .ended = stream_ended,
 };
 
+/* With a parent they live as long as that. */
 static pk_reader *lend_reader(pk_client_call *client)
 {
-    pk_scope_pin(&client->call.scope);
+    if (!client->has_parent)
+        pk_scope_pin(&client->call.scope);
     return &client->call.stream->in;
 }
 
 static pk_writer *lend_writer(pk_client_call *client)
 {
-    pk_scope_pin(&client->call.scope);
+    if (!client->has_parent)
+        pk_scope_pin(&client->call.scope);
     return &client->call.stream->out;
 }
 
@@ -216,7 +219,8 @@ static void unref(pk_call *call, bool given_up)
         return;
     if (given_up)
         pk_client_end(call->client, &why);
-    pk_scope_unpin(&call->scope);
+    if (!call->client->has_parent)
+        pk_scope_unpin(&call->scope);
 }
 
 pk_reader *pk_reader_unref(pk_reader *reader)

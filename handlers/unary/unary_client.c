@@ -2,28 +2,53 @@
  * The client's side of a unary call: the message is encoded, the channel asked for an exchange; the
  * reply comes as reply.c says.
  */
+#include "core/status.h"
 #include "handlers/reply.h"
 
-pk_future pk_call_unary(pk_channel *channel, const pk_method *method, const void *request,
-                        const pk_call_opts *opts)
+#include <string.h>
+
+static const pk_exchange_events events = {
+    .on_head = pk_client_on_head,
+    .on_data = pk_reply_data,
+    .on_end = pk_reply_end,
+    .on_cancelled = pk_client_on_cancelled,
+    .on_closed = pk_client_on_closed,
+};
+
+static const pk_client_style style = {
+    .events = &events,
+    .body_kind = PK_BODY_RESPONSE | PK_BODY_ONE,
+    .ended = pk_reply_settle,
+};
+
+static pk_future start(pk_client_call *client, const void *request)
 {
-    static const pk_exchange_events events = {
-        .on_head = pk_client_on_head,
-        .on_data = pk_reply_data,
-        .on_end = pk_reply_end,
-        .on_cancelled = pk_client_on_cancelled,
-        .on_closed = pk_client_on_closed,
-    };
-    static const pk_client_style style = {
-        .events = &events,
-        .body_kind = PK_BODY_RESPONSE | PK_BODY_ONE,
-        .ended = pk_reply_settle,
-    };
-    pk_client_call *client = pk_client_call_new(channel, method, &style, opts);
-    if (PK_UNLIKELY(!client))
-        return pk_promise_future(NULL);
     pk_client_send_only(client, request);
     pk_future future = pk_reply_future(client);
     pk_client_start(client);
     return future;
+}
+
+pk_future pk_call_unary(pk_channel *channel, const pk_method *method, const void *request,
+                        const pk_call_opts *opts)
+{
+    pk_client_call *client = pk_client_call_new(channel, method, &style, opts);
+    return client ? start(client, request) : pk_promise_future(NULL);
+}
+
+pk_future pk_call_generic(pk_channel *channel, const char *path, pk_slice request,
+                          const pk_call_opts *opts)
+{
+    static const pk_method any = {.path = "a generic call"};
+    pk_client_call *client = pk_client_call_new(channel, &any, &style, opts);
+    if (!client)
+        return pk_promise_future(NULL);
+    pk_call *call = &client->call;
+    pk_method *method = pk_arena_zeroed(&call->scope.arena, sizeof *method);
+    method->path_length = strlen(path);
+    method->path = call->path = pk_arena_copy(&call->scope.arena, path, method->path_length);
+    call->method = method;
+    if (path[0] != '/' || strpbrk(path, " \t\r\n"))
+        pk_client_spoil(client, &PK_STATUS(PK_INTERNAL, "the path of a call starts with /"));
+    return start(client, &request);
 }

@@ -90,7 +90,7 @@ typedef struct pk_call_opts {
     bool wait_for_ready;         /* wait through failed attempts to connect */
     /*
      * The server's call that this one is made for: passes its deadline on, its end (any end)
-     * cancels this one, and the reply lives as long as it.
+     * cancels this one, and the reply, reader and writer live as long as it.
      */
     pk_call *parent;
     /* Gets the call, or NULL without memory; owed pk_call_unref. Metadata is kept for it. */
@@ -98,6 +98,13 @@ typedef struct pk_call_opts {
 } pk_call_opts;
 
 #define PK_CALL_OPTS(...) (&(pk_call_opts){.size = sizeof(pk_call_opts), ##__VA_ARGS__})
+
+/*
+ * A unary call of any path ("/package.Service/Method") with raw bytes: `request` is the message as
+ * it is sent, the value of the future a const pk_slice * with the reply. Otherwise as a stub.
+ */
+PK_API PK_NODISCARD pk_future pk_call_generic(pk_channel *channel, const char *path,
+                                              pk_slice request, const pk_call_opts *opts);
 
 /*
  * Gives a call of pk_call_opts.call back, which goes on if it has not ended. Its reply and status

@@ -68,7 +68,8 @@ PK_API PK_NODISCARD pk_future pk_call_unary(pk_channel *channel, const pk_method
 
 /*
  * Streaming stubs never return NULL and always set *ret_out: what is wrong shows at the first read
- * or write. Readers and writers are owed pk_reader_unref and pk_writer_unref.
+ * or write. Readers and writers are owed pk_reader_unref and pk_writer_unref, except those of calls
+ * with a parent, as long as which they live.
  */
 PK_API PK_NODISCARD pk_reader *pk_call_server_streaming(pk_channel *channel,
                                                         const pk_method *method,

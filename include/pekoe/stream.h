@@ -81,7 +81,8 @@ PK_API void pk_writer_end(pk_writer *writer);
 /*
  * Gives back what a stub returned: a reader, after which the call is cancelled if it goes on; a
  * writer, likewise unless pk_writer_end was called. The last of them takes the call's memory along,
- * once no step hung on the call is left. Takes NULL; returns NULL.
+ * once no step hung on the call is left. Not owed where the call has a parent. Takes NULL; returns
+ * NULL.
  */
 PK_API pk_reader *pk_reader_unref(pk_reader *reader);
 PK_API pk_writer *pk_writer_unref(pk_writer *writer);

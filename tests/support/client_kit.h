@@ -23,7 +23,7 @@
     }                          \
     static void name(void)
 
-static bool in_process;
+static bool in_process __attribute__((unused));
 
 struct client_kit {
     pk_loop *loop;
