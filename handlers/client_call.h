@@ -58,7 +58,7 @@ struct pk_client_call {
     bool replay;        /* the exchange that closes is to be followed by another */
     bool keeps_fields;  /* the program can ask for metadata after the exchange has closed */
     bool released;
-    bool has_parent; /* which keeps the memory */
+    bool has_parent;            /* which keeps the memory */
     pk_client_call *next_child; /* of the parent, which holds a pin */
 };
 

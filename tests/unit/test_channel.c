@@ -1,0 +1,291 @@
+/*
+ * Channels: targets, states, pauses after failures, and servers that are restarted under load.
+ */
+#include <pekoe/testing.h>
+
+#include "helloworld.pekoe.h"
+#include "tests/support/client_kit.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static struct {
+    unsigned run; /* times that the handler ran */
+    unsigned started, ended, ok, other;
+} seen;
+
+static pk_future reply_later(const void *unused, void *arg)
+{
+    Helloworld__HelloReply *reply = helloworld_hello_reply_new(arg);
+    reply->message = pk_call_printf(arg, "hello");
+    return helloworld_hello_reply_done(reply);
+}
+
+/* Every third call takes a while: there is always something in flight. */
+static pk_future say_hello(void *self, pk_call *call, const Helloworld__HelloRequest *request)
+{
+    if (++seen.run % 3 == 0)
+        return pk_then(pk_sleep(pk_call_scope(call), 1), reply_later, call);
+    return reply_later(NULL, call);
+}
+
+static const helloworld_greeter_impl impl = {.say_hello = say_hello};
+
+static pk_server *serve(pk_loop *loop, const char *address, const char **ret_bound)
+{
+    pk_server *server;
+    cr_assert_eq(pk_server_new(&server, loop, NULL), 0);
+    cr_assert_eq(helloworld_greeter_serve(server, &impl, NULL), 0);
+    cr_assert_eq(pk_server_listen(server, address, ret_bound), 0);
+    return server;
+}
+
+static pk_future greet(pk_channel *channel, const pk_call_opts *opts)
+{
+    Helloworld__HelloRequest request = HELLOWORLD__HELLO_REQUEST__INIT;
+    return helloworld_greeter_say_hello(channel, &request, opts);
+}
+
+static pk_code code_of(pk_loop *loop, pk_channel *channel, const pk_call_opts *opts)
+{
+    return pk_loop_run_until(loop, greet(channel, opts), NULL).code;
+}
+
+static pk_loop *new_loop(void)
+{
+    pk_loop *loop;
+    memset(&seen, 0, sizeof seen);
+    cr_assert_eq(pk_loop_new(&loop, NULL), 0);
+    return loop;
+}
+
+static pk_channel *new_channel(pk_loop *loop, const char *target, const pk_channel_opts *opts)
+{
+    pk_channel *channel;
+    cr_assert_eq(pk_channel_new(&channel, loop, target, opts), 0);
+    return channel;
+}
+
+Test(channel, targets_of_all_kinds_reach_the_server)
+{
+    pk_loop *loop = new_loop();
+    char path[64], target[128];
+    const char *bound, *bound6;
+    snprintf(path, sizeof path, "unix:/tmp/pekoe-channel-%ld", (long) getpid());
+    pk_server *server = serve(loop, "127.0.0.1:0", &bound);
+    cr_assert_eq(pk_server_listen(server, path, NULL), 0);
+    cr_assert_eq(pk_server_listen(server, "[::1]:0", &bound6), 0);
+    const struct {
+        const char *before, *address;
+        pk_code code;
+    } rows[] = {
+        {"", bound, PK_OK},
+        {"ipv4:", bound, PK_OK},
+        {"ipv4:127.0.0.1:1,", bound, PK_OK},
+        {"ipv4:127.0.0.1:1,127.0.0.1:1,", bound, PK_OK},
+        {"", path, PK_OK},
+        {"", bound6, PK_OK},
+        {"ipv6:", bound6, PK_OK},
+        {"ipv6:", "[::1]:1", PK_UNAVAILABLE},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        snprintf(target, sizeof target, "%s%s", rows[i].before, rows[i].address);
+        pk_channel *channel = new_channel(loop, target, NULL);
+        cr_assert_eq(code_of(loop, channel, NULL), rows[i].code, "%s", target);
+        pk_channel_free(channel);
+    }
+    pk_server_free(server);
+    pk_loop_free(loop);
+}
+
+Test(channel, targets_that_are_none_are_refused)
+{
+    pk_loop *loop = new_loop();
+    pk_channel *channel = NULL;
+    const char *const bad[] = {
+        "",         "localhost", "localhost:",   ":80",  "a:b", "a:1,b:2", "http://localhost:1",
+        "xds:///a", "::1:50051", "ipv4:1.2.3.4", "unix:"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        cr_assert_eq(pk_channel_new(&channel, loop, bad[i], NULL), PK_ERR_INVALID, "%s", bad[i]);
+    cr_assert_null(channel);
+    cr_assert_null(pk_channel_free(NULL));
+    pk_loop_free(loop);
+}
+
+static void wait_for_change(pk_loop *loop, pk_channel *channel, pk_channel_state from,
+                            pk_channel_state to)
+{
+    cr_assert_eq(pk_loop_run_until(loop, pk_channel_changed(channel, from), NULL).code, PK_OK);
+    cr_assert_eq(pk_channel_get_state(channel), to);
+}
+
+Test(channel, states_follow_the_connection)
+{
+    pk_loop *loop = new_loop();
+    const char *bound;
+    char address[64];
+    pk_server *server = serve(loop, "127.0.0.1:0", &bound);
+    strcpy(address, bound);
+    pk_channel *channel =
+        new_channel(loop, address, PK_CHANNEL_OPTS(.backoff_initial_ms = 20, .backoff_max_ms = 40));
+    cr_assert_eq(pk_channel_get_state(channel), PK_CHANNEL_IDLE);
+    pk_future later = pk_channel_changed(channel, PK_CHANNEL_IDLE);
+    pk_channel_connect(channel);
+    cr_assert_eq(pk_channel_get_state(channel), PK_CHANNEL_CONNECTING);
+    cr_assert_eq(pk_loop_run_until(loop, later, NULL).code, PK_OK);
+    wait_for_change(loop, channel, PK_CHANNEL_CONNECTING, PK_CHANNEL_READY);
+    pk_server_free(server);
+    wait_for_change(loop, channel, PK_CHANNEL_READY, PK_CHANNEL_IDLE);
+    pk_channel_connect(channel);
+    wait_for_change(loop, channel, PK_CHANNEL_CONNECTING, PK_CHANNEL_TRANSIENT_FAILURE);
+    cr_assert_eq(code_of(loop, channel, NULL), PK_UNAVAILABLE);
+    /* The server is there again: calls that wait get through, all at once. */
+    server = serve(loop, address, NULL);
+    pk_future waiting[10];
+    for (size_t i = 0; i < 10; i++)
+        waiting[i] = greet(channel, PK_CALL_OPTS(.wait_for_ready = true, .timeout_ms = 5000));
+    pk_future all = pk_all(pk_loop_scope(loop), waiting, 10);
+    cr_assert_eq(pk_loop_run_until(loop, all, NULL).code, PK_OK);
+    later = pk_channel_changed(channel, PK_CHANNEL_READY);
+    pk_channel_free(channel);
+    cr_assert_eq(pk_loop_run_until(loop, later, NULL).code, PK_OK);
+    pk_server_free(server);
+    pk_loop_free(loop);
+}
+
+Test(channel, pauses_grow_and_are_reset)
+{
+    pk_loop *loop = new_loop();
+    pk_channel *channel = new_channel(loop, "127.0.0.1:1", NULL);
+    (void) code_of(loop, channel, NULL); /* fails, and the first pause begins */
+    uint64_t pauses[4];
+    pk_test_clock_freeze(loop);
+    for (size_t i = 0; i < 4; i++) {
+        pauses[i] = 0;
+        while (pk_channel_get_state(channel) == PK_CHANNEL_TRANSIENT_FAILURE) {
+            pk_test_clock_advance(loop, 10);
+            pauses[i] += 10;
+        }
+        while (pk_channel_get_state(channel) == PK_CHANNEL_CONNECTING)
+            pk_loop_turn(loop);
+    }
+    /* 1 s, 1.6 s, 2.56 s, 4.1 s, each give or take 20 % and a step. */
+    const uint64_t expected[] = {1000, 1600, 2560, 4096};
+    for (size_t i = 0; i < 4; i++) {
+        cr_assert_geq(pauses[i], expected[i] * 79 / 100, "%u", (unsigned) pauses[i]);
+        cr_assert_leq(pauses[i], expected[i] * 121 / 100 + 10, "%u", (unsigned) pauses[i]);
+    }
+    pk_channel_reset_backoff(channel);
+    cr_assert_eq(pk_channel_get_state(channel), PK_CHANNEL_CONNECTING);
+    pk_channel_free(channel);
+    pk_loop_free(loop);
+}
+
+Test(channel, a_peer_that_says_nothing_is_given_up)
+{
+    pk_loop *loop = new_loop();
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t length = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    cr_assert_eq(bind(fd, (struct sockaddr *) &address, sizeof address), 0);
+    cr_assert_eq(listen(fd, 5), 0);
+    cr_assert_eq(getsockname(fd, (struct sockaddr *) &address, &length), 0);
+    char target[64];
+    snprintf(target, sizeof target, "127.0.0.1:%u", ntohs(address.sin_port));
+    pk_channel *channel = new_channel(loop, target, PK_CHANNEL_OPTS(.connect_timeout_ms = 50));
+    pk_status status = pk_loop_run_until(loop, greet(channel, NULL), NULL);
+    cr_assert_eq(status.code, PK_UNAVAILABLE);
+    pk_channel_free(channel);
+    close(fd);
+    pk_loop_free(loop);
+}
+
+/* ---- Restarts under load ---- */
+
+#define CALLS 10000u
+#define AT_ONCE 20u
+#define RESTARTS 20u
+
+struct load {
+    pk_loop *loop;
+    pk_channel *channel;
+};
+
+static void start_call(struct load *load);
+
+static pk_future count_ok(const void *reply, void *arg)
+{
+    seen.ok++;
+    seen.ended++;
+    start_call(arg);
+    return pk_done(NULL);
+}
+
+static pk_future count_other(const pk_status *status, void *arg)
+{
+    seen.other++;
+    seen.ended++;
+    start_call(arg);
+    return pk_done(NULL);
+}
+
+static void start_call(struct load *load)
+{
+    if (seen.started == CALLS)
+        return;
+    seen.started++;
+    pk_future reply =
+        greet(load->channel, PK_CALL_OPTS(.wait_for_ready = true, .timeout_ms = 20000));
+    pk_detach(pk_recover(pk_then(reply, count_ok, load), count_other, load));
+}
+
+static void restart_under_load(bool gracefully)
+{
+    pk_loop *loop = new_loop();
+    const char *bound;
+    char address[64];
+    pk_server *servers[RESTARTS + 1];
+    servers[0] = serve(loop, "127.0.0.1:0", &bound);
+    strcpy(address, bound);
+    struct load load = {
+        loop,
+        new_channel(loop, address, PK_CHANNEL_OPTS(.backoff_initial_ms = 5, .backoff_max_ms = 10))};
+    for (unsigned i = 0; i < AT_ONCE; i++)
+        start_call(&load);
+    for (unsigned i = 1; i <= RESTARTS; i++) {
+        while (seen.ended < CALLS / (RESTARTS + 1) * i)
+            pk_loop_turn(loop);
+        if (gracefully)
+            pk_detach(pk_server_stop(servers[i - 1], 10000));
+        else
+            pk_server_free(servers[i - 1]);
+        servers[i] = serve(loop, address, NULL);
+    }
+    while (seen.ended < CALLS)
+        pk_loop_turn(loop);
+    cr_assert_eq(seen.ok + seen.other, CALLS);
+    if (gracefully) {
+        cr_assert_eq(seen.other, 0, "%u calls were lost", seen.other);
+        cr_assert_eq(seen.run, CALLS, "%u calls were run twice", seen.run - CALLS);
+    } else {
+        cr_assert_leq(seen.other, RESTARTS * AT_ONCE);
+        cr_assert_gt(seen.other, 0);
+    }
+    pk_channel_free(load.channel);
+    for (unsigned i = gracefully ? 0 : RESTARTS; i <= RESTARTS; i++)
+        pk_server_free(servers[i]);
+    pk_loop_free(loop);
+}
+
+Test(channel, no_call_is_lost_or_run_twice_when_the_server_restarts_gracefully)
+{
+    restart_under_load(true);
+}
+
+Test(channel, every_call_ends_when_the_server_is_killed)
+{
+    restart_under_load(false);
+}
