@@ -1,6 +1,7 @@
 /*
  * Starting and ending a slab decode. What runs in between is generated code over
- * <pekoe/generated_messages.h>; decoder.c, numbers.c, prescan.c and required.c hold the parts of it that are not inlined.
+ * <pekoe/generated_messages.h>; what of it is not inlined is in decoder.c, numbers.c, prescan.c and
+ * required.c.
  */
 #ifndef PEKOE_MARSHALLING_DECODER_H
 #define PEKOE_MARSHALLING_DECODER_H
