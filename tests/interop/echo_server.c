@@ -53,8 +53,13 @@ static pk_future greet(const void *value, void *arg)
 {
     struct greeting *greeting = arg;
     long code = number_of(greeting->call, "test-status");
-    if (code > 0)
-        return pk_failed(greeting->call, (pk_code) code, "%s", greeting->request->name);
+    if (code > 0) {
+        const char *name = greeting->request->name;
+        pk_slice details = pk_metadata_get(pk_call_metadata(greeting->call), "test-details-bin");
+        return pk_failed_status(
+            greeting->call,
+            &(pk_status){(pk_code) code, {(const uint8_t *) name, strlen(name)}, details});
+    }
     Helloworld__HelloReply *reply = helloworld_hello_reply_new(greeting->call);
     reply->message = pk_call_printf(greeting->call, "Hello, %s", greeting->request->name);
     return helloworld_hello_reply_done(reply);

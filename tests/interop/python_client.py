@@ -113,6 +113,15 @@ def metadata_with_error(client):
     same([v for k, v in error.trailing_metadata() if k == TRAILING], [b'\xff\x00'])
 
 
+def rich_details(client):
+    """the details of an error, a google.rpc.Status, come with every byte"""
+    details = b'\x08\x09\x12\x03bad\x1a\x06\x0a\x01t\x12\x01\xff'
+    for given, wanted in (((), []), ([('test-details-bin', details)], [details])):
+        error = client.failure('bad', timeout=10, metadata=[('test-status', '9'), *given])
+        same((error.code(), error.details()), (grpc.StatusCode.FAILED_PRECONDITION, 'bad'))
+        same([v for k, v in error.trailing_metadata() if k == 'grpc-status-details-bin'], wanted)
+
+
 def large_messages(client):
     """messages of 3 MB travel both ways, several at once"""
     name = 'päckchen' * (3_000_000 // 9)
@@ -140,7 +149,8 @@ def many_calls(client):
 
 
 CASES = [unary, empty_message, text_of_all_kinds, error_with_message, unknown_method, deadline,
-         delayed, cancel, metadata, metadata_with_error, large_messages, too_large, many_calls]
+         delayed, cancel, metadata, metadata_with_error, rich_details, large_messages, too_large,
+         many_calls]
 
 
 def main():

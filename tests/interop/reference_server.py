@@ -18,7 +18,10 @@ def say_hello(request, context):
     metadata = context.invocation_metadata()
     values = dict(metadata)
     context.send_initial_metadata([(k, v) for k, v in metadata if k == INITIAL])
-    context.set_trailing_metadata([(k, v) for k, v in metadata if k == TRAILING])
+    trailers = [(k, v) for k, v in metadata if k == TRAILING]
+    if 'test-details-bin' in values:
+        trailers.append(('grpc-status-details-bin', values['test-details-bin']))
+    context.set_trailing_metadata(trailers)
     time.sleep(int(values.get('test-delay-ms', 0)) / 1000)
     code = int(values.get('test-status', 0))
     if code:
