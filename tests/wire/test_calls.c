@@ -1,245 +1,181 @@
 /*
- * Calls of a generated service through the real server, over sockets: what a done call leaves out,
- * calls that end each other from inside their callbacks, and memory that runs out anywhere between
- * the bytes of a request and those of its reply.
+ * Calls of a generated service through the real server, over sockets: which bytes get which status,
+ * what a done call leaves out, and calls that end each other from inside their callbacks.
  */
-#include "../support/counting_allocator.h"
-#include "../support/wire_peer.h"
-#include "calls.pekoe.h"
+#include <pekoe/testing.h>
+
+#include "calls_service.h"
 
 #include <criterion/criterion.h>
-#include <zlib.h>
 
-#include <stdio.h>
+/* ---- Requests that are right and wrong ---- */
 
-/* ---- The service ---- */
-
-#define PLACES 8u
-
-/* Where a call waits until another one releases it. */
-static struct place {
-    pk_call *call;
-    pk_promise *first, *second;
-    unsigned ends; /* calls of this place that have ended */
-} places[PLACES + 2];
-
-/* What a call that waits knows; lives in the call. */
-struct waiting {
-    pk_call *call;
-    const Wire__Question *question;
-    struct place *place;
-    uint8_t more[100000]; /* so that it takes a block of its own */
-};
-
-static pk_future answer(pk_call *call, const Wire__Question *question)
+/* A request whose verb and content type are given too; fields end in NULL. */
+static void put_head(struct bytes *to, uint32_t stream, const char *verb, const char *path,
+                     const char *type, const char *const *fields)
 {
-    Wire__Answer *reply = wire_answer_new(call);
-    reply->n_parts = question->n_parts;
-    reply->parts = question->parts;
-    return wire_answer_done(reply);
+    struct bytes block = {0};
+    put_field(&block, ":method", verb);
+    put_field(&block, ":scheme", "http");
+    put_field(&block, ":path", path);
+    put_field(&block, ":authority", "test");
+    if (type)
+        put_field(&block, "content-type", type);
+    for (; fields && *fields; fields += 2)
+        put_field(&block, fields[0], fields[1]);
+    put_frame(to, HEADERS, END_HEADERS, stream, block.at, block.length);
+    bytes_free(&block);
 }
 
-static pk_future answer_waiting(const void *value, void *arg)
-{
-    const struct waiting *waiting = arg;
-    return answer(waiting->call, waiting->question);
-}
+#define GRPC "application/grpc"
+#define TIMEOUT(text) ((const char *const[]){"grpc-timeout", text, NULL})
+#define ENCODING(text) ((const char *const[]){"grpc-encoding", text, NULL})
+#define BODY(text) text, sizeof text - 1
+#define EMPTY BODY("\0\0\0\0\0")
 
-static pk_future fail_again(const pk_status *status, void *arg)
+/* What the design's section 5 says, on one connection, which lives on. */
+Test(calls, get_the_status_that_their_bytes_deserve)
 {
-    const struct waiting *waiting = arg;
-    cr_assert_not_null(waiting->call);
-    return pk_failed_with(status);
-}
-
-static void release(struct place *place)
-{
-    place->call = NULL;
-    pk_promise *first = pk_steal(&place->first), *second = pk_steal(&place->second);
-    pk_promise_done(second, NULL);
-    pk_promise_done(first, NULL);
-}
-
-static void leave(void *arg)
-{
-    struct place *place = arg;
-    place->ends++;
-    release(place);
-}
-
-/* Runs while a call ends: cancels a second one and completes a third. */
-static void leave_and_end_others(void *arg)
-{
-    struct place *place = arg;
-    leave(place);
-    if (place[1].call)
-        pk_call_cancel(place[1].call);
-    if (place[2].call)
-        release(&place[2]);
-}
-
-static pk_future wait(pk_call *call, const Wire__Question *question)
-{
-    struct place *place = &places[question->place % PLACES];
-    pk_scope *scope = pk_call_scope(call);
-    bool chain = question->way == WIRE__QUESTION__WAY__CHAIN;
-    if (pk_call_on_end(call, chain ? leave_and_end_others : leave, place) < 0)
-        return pk_failed(call, PK_RESOURCE_EXHAUSTED, "no memory for the end");
-    place->call = call;
-    place->first = pk_promise_new(scope);
-    struct waiting *waiting =
-        pk_call_new(call, struct waiting, .call = call, .question = question, .place = place);
-    if (question->way == WIRE__QUESTION__WAY__BARE)
-        return pk_promise_future(place->first);
-    place->second = pk_promise_new(scope);
-    const pk_future both[] = {pk_promise_future(place->first), pk_promise_future(place->second)};
-    pk_future outcome = pk_timeout(scope, pk_all(scope, both, 2), 60000);
-    return pk_recover(pk_then(outcome, answer_waiting, waiting), fail_again, waiting);
-}
-
-static pk_future reply_to(pk_call *call, const Wire__Question *question)
-{
-    switch ((int) question->way) {
-    case WIRE__QUESTION__WAY__HOLD:
-    case WIRE__QUESTION__WAY__CHAIN:
-    case WIRE__QUESTION__WAY__BARE:
-        return wait(call, question);
-    case WIRE__QUESTION__WAY__RELEASE:
-        release(&places[question->place % PLACES]);
-        break;
-    case WIRE__QUESTION__WAY__FAIL:
-        return pk_failed_status(call, &(pk_status){PK_FAILED_PRECONDITION, PK_SLICE("not now"),
-                                                   PK_SLICE("\x08\x09\x12\x07not now")});
-    default:
-        break;
+    const struct {
+        const char *verb, *path, *type;
+        const char *const *fields;
+        const char *body;
+        size_t length;
+        unsigned http;
+        const char *last; /* a field of the last HEADERS */
+    } rows[] = {
+        {"POST", ASK, GRPC, NULL, EMPTY, 200, "grpc-status: 0"},
+        {"POST", ASK, "APPLICATION/GRPC", NULL, EMPTY, 200, "grpc-status: 0"},
+        {"POST", ASK, "application/grpc; charset=utf-8", NULL, EMPTY, 200, "grpc-status: 0"},
+        {"POST", ASK, "application/grpc+proto;a=b", NULL, EMPTY, 200, "grpc-status: 0"},
+        {"POST", ASK, "application/grpcfoo", NULL, EMPTY, 415, NULL},
+        {"POST", ASK, "application/grpc-web", NULL, EMPTY, 415, NULL},
+        {"POST", ASK, "application/json", NULL, EMPTY, 415, NULL},
+        {"POST", ASK, "text/plain", NULL, EMPTY, 415, NULL},
+        {"POST", ASK, NULL, NULL, EMPTY, 415, NULL},
+        {"GET", ASK, GRPC, NULL, EMPTY, 405, "allow: POST"},
+        {"PUT", "/x", "text/plain", NULL, EMPTY, 405, "allow: POST"},
+        {"POST", "/wire.Calls/Nothing", GRPC, NULL, EMPTY, 200, "grpc-status: 12"},
+        {"POST", "/wire.Nobody/Ask", GRPC, NULL, EMPTY, 200, "grpc-status: 12"},
+        {"POST", "/wire.Calls/ask", GRPC, NULL, EMPTY, 200, "grpc-status: 12"},
+        {"POST", ASK "/", GRPC, NULL, EMPTY, 200, "grpc-status: 12"},
+        {"POST", ASK "?x=1", GRPC, NULL, EMPTY, 200, "grpc-status: 12"},
+        {"POST", ASK, GRPC, NULL, BODY(""), 200, "grpc-status: 12"},
+        {"POST", ASK, GRPC, NULL, BODY("\0\0\0\0\0\0\0\0\0\0"), 200, "grpc-status: 12"},
+        {"POST", ASK, GRPC, NULL, BODY("\1\0\0\0\0"), 200, "grpc-status: 13"},
+        {"POST", ASK, GRPC, NULL, BODY("\2\0\0\0\0"), 200, "grpc-status: 13"},
+        {"POST", ASK, GRPC, NULL, BODY("\x80\0\0\0\0"), 200, "grpc-status: 13"},
+        {"POST", ASK, GRPC, NULL, BODY("\0\xff\xff\xff\xff"), 200, "grpc-status: 8"},
+        {"POST", ASK, GRPC, NULL, BODY("\0\0\x40\0\1"), 200, "grpc-status: 8"},
+        {"POST", ASK, GRPC, NULL, BODY("\0\0\0"), 200, "grpc-status: 13"},
+        {"POST", ASK, GRPC, NULL, BODY("\0\0\0\0\2\x08"), 200, "grpc-status: 13"},
+        {"POST", ASK, GRPC, NULL, BODY("\0\0\0\0\6\x1a\xff\xff\xff\xff\x0f"), 200,
+         "grpc-status: 13"},
+        {"POST", ASK, GRPC, NULL, BODY("\0\0\0\0\7\x1a\xff\xff\xff\xff\xff\x0f"), 200,
+         "grpc-status: 13"},
+        {"POST", ASK_GUARDED, GRPC, NULL, BODY("\0\0\0\0\6\x0a\xff\xff\xff\xff\x0f"), 200,
+         "grpc-status: 13"},
+        {"POST", ASK, GRPC, ENCODING("foo"), EMPTY, 200, "grpc-status: 12"},
+        {"POST", ASK, GRPC, ENCODING("foo"), BODY("\1\0\0\0\0"), 200, "grpc-status: 12"},
+        {"POST", ASK, GRPC, ENCODING("identity"), EMPTY, 200, "grpc-status: 0"},
+        {"POST", ASK, GRPC, ENCODING("identity"), BODY("\1\0\0\0\0"), 200, "grpc-status: 13"},
+        {"POST", ASK, GRPC, TIMEOUT("99999999H"), EMPTY, 200, "grpc-status: 0"},
+        {"POST", ASK, GRPC, TIMEOUT(""), EMPTY, 200, "grpc-status: 13"},
+        {"POST", ASK, GRPC, TIMEOUT("S"), EMPTY, 200, "grpc-status: 13"},
+        {"POST", ASK, GRPC, TIMEOUT("10"), EMPTY, 200, "grpc-status: 13"},
+        {"POST", ASK, GRPC, TIMEOUT("-5m"), EMPTY, 200, "grpc-status: 13"},
+        {"POST", ASK, GRPC, TIMEOUT("1.5S"), EMPTY, 200, "grpc-status: 13"},
+        {"POST", ASK, GRPC, TIMEOUT("1s"), EMPTY, 200, "grpc-status: 13"},
+        {"POST", ASK, GRPC, TIMEOUT("123456789S"), EMPTY, 200, "grpc-status: 13"},
+    };
+    struct wire peer;
+    open_server();
+    wire_join(&peer, &wire);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        uint32_t stream = (uint32_t) (4 * i + 1);
+        put_head(&peer.out, stream, rows[i].verb, rows[i].path, rows[i].type, rows[i].fields);
+        put_data(&peer.out, stream, true, rows[i].body, rows[i].length);
+        put_question(&peer, stream + 2, WIRE__QUESTION__WAY__NOW, 0);
+        wire_run(&peer);
+        cr_expect_eq(status_of(&peer.in, stream), rows[i].http, "row %zu", i);
+        cr_expect(ended(&peer.in, stream), "row %zu", i);
+        cr_expect(!rows[i].last || last_has(&peer.in, stream, rows[i].last), "row %zu", i);
+        cr_expect(last_has(&peer.in, stream + 2, "grpc-status: 0"), "behind row %zu", i);
     }
-    pk_metadata_place at = PK_METADATA_START;
-    pk_slice key, value;
-    char text[64];
-    while (pk_metadata_next(pk_call_metadata(call), NULL, &at, &key, &value)) {
-        snprintf(text, sizeof text, "%.*s", (int) key.length, (const char *) key.bytes);
-        if (pk_metadata_add(pk_call_trailers(call), text,
-                            pk_call_copy(call, value.bytes, value.length)) < 0)
-            return pk_failed(call, PK_RESOURCE_EXHAUSTED, "no memory for the trailers");
+    wire_leave(&peer);
+    close_server();
+}
+
+Test(calls, are_answered_wherever_their_bytes_are_cut)
+{
+    struct wire peer = {.fd = -1};
+    open_server();
+    put_question(&peer, 1, WIRE__QUESTION__WAY__NOW, 300);
+    struct bytes all = peer.out;
+    for (size_t cut = 0; cut <= all.length; cut++) {
+        wire_join(&peer, &wire);
+        put(&peer.out, all.at, cut);
+        wire_run(&peer);
+        put(&peer.out, all.at + cut, all.length - cut);
+        wire_run(&peer);
+        cr_assert(last_has(&peer.in, 1, "grpc-status: 0"), "cut at %zu", cut);
+        cr_assert_eq(body_of(&peer.in, 1), 5);
+        wire_leave(&peer);
     }
-    return answer(call, question);
+    bytes_free(&all);
+    close_server();
 }
 
-static pk_future ask(void *self, pk_call *call, const Wire__Question *question)
+Test(calls, that_are_reset_on_their_way_leave_the_connection_alone)
 {
-    return reply_to(call, question);
-}
-
-static pk_future ask_guarded(void *self, pk_call *call, const Wire__GuardedQuestion *guarded)
-{
-    return reply_to(call, guarded->question);
-}
-
-static const wire_calls_impl service = {.ask = ask, .ask_guarded = ask_guarded};
-
-/* ---- The server and its peers ---- */
-
-#define ASK "/wire.Calls/Ask"
-#define ASK_GUARDED "/wire.Calls/AskGuarded"
-
-static counting_allocator counts;
-static struct wire wire;
-
-static void open_server(void)
-{
-    counts = (counting_allocator){0};
-    memset(places, 0, sizeof places);
-    wire = (struct wire){.fd = -1};
-    path_acceptor_init(&wire.acceptor);
-    cr_assert_eq(pk_loop_new(&wire.loop, PK_LOOP_OPTS(.allocator = COUNTING_ALLOCATOR(&counts))),
-                 0);
-    cr_assert_eq(pk_server_new(&wire.server, wire.loop, NULL), 0);
-    cr_assert_eq(wire_calls_serve(wire.server, &service, NULL), 0);
-}
-
-static void close_server(void)
-{
-    reader_init(&wire.in);
-    wire_close(&wire);
-    cr_assert_eq(counts.blocks, 0);
-}
-
-/* Questions with parts of many sizes, from the same few. */
-struct parts {
-    Wire__Part part[3], inner;
-    Wire__Part *pointers[3];
-    char *words[40];
-    int64_t numbers[100];
-    uint8_t data[3000];
-};
-
-static void fill_parts(struct parts *parts)
-{
-    wire__part__init(&parts->inner);
-    parts->inner.name = (char *) "inner";
-    for (size_t i = 0; i < 40; i++)
-        parts->words[i] = (char *) (i % 3 == 0 ? "" : "a word that takes its place");
-    for (size_t i = 0; i < 100; i++)
-        parts->numbers[i] = (int64_t) (i * i * i) - 500;
-    memset(parts->data, 0x5a, sizeof parts->data);
-    for (size_t i = 0; i < 3; i++) {
-        Wire__Part *part = parts->pointers[i] = &parts->part[i];
-        wire__part__init(part);
-        part->name = (char *) "part";
-        part->n_words = 40 * i / 2;
-        part->words = parts->words;
-        part->n_numbers = 50 * i;
-        part->numbers = parts->numbers;
-        part->data = (ProtobufCBinaryData){1500 * i, parts->data};
-        part->inner = i == 1 ? &parts->inner : NULL;
+    struct wire peer;
+    open_server();
+    wire_join(&peer, &wire);
+    for (uint32_t sent = 0; sent < 5; sent++) {
+        uint32_t stream = 8 * sent + 1;
+        put_head(&peer.out, stream, "POST", ASK, GRPC, NULL);
+        put_data(&peer.out, stream, false, "\0\0\0\0\2", sent);
+        put_question(&peer, stream + 2, WIRE__QUESTION__WAY__HOLD, 0);
+        wire_run(&peer);
+        put_reset(&peer.out, stream, 8);
+        put_reset(&peer.out, stream + 2, 2);
+        put_question(&peer, stream + 4, WIRE__QUESTION__WAY__NOW, 0);
+        wire_run(&peer);
+        cr_expect_eq(places[0].ends, sent + 1);
+        cr_expect_eq(find_frame(&peer.in, 0, HEADERS, stream), SIZE_MAX);
+        cr_expect_eq(find_frame(&peer.in, 0, HEADERS, stream + 2), SIZE_MAX);
+        cr_expect(last_has(&peer.in, stream + 4, "grpc-status: 0"));
     }
+    wire_leave(&peer);
+    close_server();
 }
 
-/* A message behind its prefix; with `compressed` through gzip. */
-static void put_message(struct bytes *to, const ProtobufCMessage *message, bool compressed)
+/* The value and the deadline fall due at the same time: one of them is the answer, once. */
+Test(calls, whose_value_and_deadline_come_together_are_answered_once)
 {
-    uint8_t plain[16384], packed[16384];
-    size_t length = protobuf_c_message_pack(message, plain);
-    cr_assert_leq(length, sizeof plain);
-    const uint8_t *bytes = plain;
-    if (compressed) {
-        z_stream stream = {.next_in = plain,
-                           .avail_in = (uInt) length,
-                           .next_out = packed,
-                           .avail_out = sizeof packed};
-        deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
-        cr_assert_eq(deflate(&stream, Z_FINISH), Z_STREAM_END);
-        length = stream.total_out;
-        deflateEnd(&stream);
-        bytes = packed;
-    }
-    const uint8_t prefix[5] = {compressed, 0, 0, (uint8_t) (length >> 8), (uint8_t) length};
-    put(to, prefix, 5);
-    put(to, bytes, length);
-}
-
-static void put_call(struct wire *peer, uint32_t stream, const char *path,
-                     const ProtobufCMessage *message, bool compressed)
-{
-    struct bytes body = {0};
-    const char *const fields[] = {"content-type", "application/grpc", "grpc-timeout", "50S",
-                                  "x-first", "the value of this field is sent back as a trailer",
-                                  "grpc-accept-encoding", "gzip",
-                                  /* the last two only of calls that are compressed */
-                                  compressed ? "grpc-encoding" : NULL, "gzip", NULL};
-    put_request(&peer->out, stream, false, path, fields);
-    put_message(&body, message, compressed);
-    put_data(&peer->out, stream, true, body.at, body.length);
-    bytes_free(&body);
-}
-
-static void put_question(struct wire *peer, uint32_t stream, Wire__Question__Way way,
-                         uint32_t place)
-{
+    struct wire peer;
+    open_server();
+    wire_join(&peer, &wire);
+    pk_test_clock_freeze(wire.loop);
     Wire__Question question = WIRE__QUESTION__INIT;
-    question.way = way;
-    question.place = place;
-    put_call(peer, stream, ASK, &question.base, false);
+    question.way = WIRE__QUESTION__WAY__SLEEP;
+    for (uint32_t i = 0; i < 3; i++) {
+        struct bytes body = {0};
+        question.place = 49 + i;
+        put_message(&body, &question.base, false);
+        put_head(&peer.out, 2 * i + 1, "POST", ASK, GRPC, TIMEOUT("50m"));
+        put_data(&peer.out, 2 * i + 1, true, body.at, body.length);
+        bytes_free(&body);
+    }
+    wire_run(&peer);
+    cr_assert_eq(find_frame(&peer.in, 0, HEADERS, 1), SIZE_MAX);
+    pk_test_clock_advance(wire.loop, 100);
+    wire_run(&peer);
+    cr_expect(last_has(&peer.in, 1, "grpc-status: 0"));
+    cr_expect(last_has(&peer.in, 3, "grpc-status: 0") || last_has(&peer.in, 3, "grpc-status: 4"));
+    cr_expect(last_has(&peer.in, 5, "grpc-status: 4"));
+    wire_leave(&peer);
+    close_server();
 }
 
 /* ---- Done calls ---- */
@@ -331,174 +267,4 @@ Test(calls, may_end_each_other_from_inside_their_ends)
         wire_leave(&other);
         close_server();
     }
-}
-
-/* ---- Without memory ---- */
-
-/* What a peer asks in one go, and what the answers with OK must hold. */
-struct conversation {
-    struct parts parts;
-    Wire__Question question;
-    Wire__Question__CountsEntry count, *count_pointer;
-    Wire__GuardedQuestion guarded;
-    struct bytes answer;
-};
-
-static void converse_init(struct conversation *with)
-{
-    fill_parts(&with->parts);
-    wire__question__counts_entry__init(&with->count);
-    with->count.key = (char *) "key";
-    with->count.value = 7;
-    with->count_pointer = &with->count;
-    wire__question__init(&with->question);
-    with->question.n_parts = 3;
-    with->question.parts = with->parts.pointers;
-    with->question.n_counts = 1;
-    with->question.counts = &with->count_pointer;
-    wire__guarded_question__init(&with->guarded);
-    with->guarded.question = &with->question;
-    Wire__Answer answer = WIRE__ANSWER__INIT;
-    answer.n_parts = 3;
-    answer.parts = with->parts.pointers;
-    put_message(&with->answer, &answer.base, false);
-}
-
-/* The body of a stream, inflated where it is compressed. */
-static struct bytes answer_on(const struct reader *in, uint32_t stream)
-{
-    struct bytes body = {0}, plain = {0};
-    for (size_t i = find_frame(in, 0, DATA, stream); i != SIZE_MAX;
-         i = find_frame(in, i + 1, DATA, stream))
-        put(&body, in->frames[i].payload, in->frames[i].length);
-    if (body.length == 0 || body.at[0] == 0)
-        return body;
-    uint8_t out[16384];
-    z_stream stream_in = {.next_in = body.at + 5,
-                          .avail_in = (uInt) body.length - 5,
-                          .next_out = out,
-                          .avail_out = sizeof out};
-    inflateInit2(&stream_in, 15 + 16);
-    cr_assert_eq(inflate(&stream_in, Z_FINISH), Z_STREAM_END);
-    const uint8_t prefix[5] = {0, 0, 0, (uint8_t) (stream_in.total_out >> 8),
-                               (uint8_t) stream_in.total_out};
-    put(&plain, prefix, 5);
-    put(&plain, out, stream_in.total_out);
-    inflateEnd(&stream_in);
-    bytes_free(&body);
-    return plain;
-}
-
-/* True: it says `status` and, with OK, all of the answer. Else it says 8 or was broken off. */
-static bool came_right(const struct conversation *with, const struct wire *peer, uint32_t stream,
-                       const char *status)
-{
-    if (!ended(&peer->in, stream) || last_has(&peer->in, stream, "grpc-status: 8"))
-        return false;
-    cr_assert(last_has(&peer->in, stream, status), "stream %u", stream);
-    if (strcmp(status, "grpc-status: 0") == 0) {
-        struct bytes body = answer_on(&peer->in, stream);
-        cr_assert_eq(body.length, with->answer.length);
-        cr_assert_eq(memcmp(body.at, with->answer.at, body.length), 0);
-        bytes_free(&body);
-    }
-    return true;
-}
-
-/* One call of each way from the stream on, at a place of the peer's own; true: all came out right. */
-static bool converse(struct conversation *with, struct wire *peer, uint32_t stream, uint32_t place)
-{
-    with->question.place = place;
-    with->question.way = WIRE__QUESTION__WAY__HOLD;
-    put_call(peer, stream, ASK, &with->question.base, false);
-    with->question.way = WIRE__QUESTION__WAY__NOW;
-    put_call(peer, stream + 2, ASK, &with->question.base, true);
-    put_call(peer, stream + 4, ASK_GUARDED, &with->guarded.base, false);
-    with->question.way = WIRE__QUESTION__WAY__FAIL;
-    put_call(peer, stream + 6, ASK, &with->question.base, false);
-    wire_run(peer);
-    with->question.way = WIRE__QUESTION__WAY__RELEASE;
-    put_call(peer, stream + 8, ASK, &with->question.base, false);
-    wire_run(peer);
-    static const char *const statuses[] = {"grpc-status: 0", "grpc-status: 0", "grpc-status: 0",
-                                           "grpc-status: 9", "grpc-status: 0"};
-    bool right = true;
-    for (uint32_t i = 0; i < 5; i++)
-        right &= came_right(with, peer, stream + 2 * i, statuses[i]);
-    return right;
-}
-
-/* True: no allocation was asked for that was to fail. */
-static bool survive(struct conversation *with, size_t fail_at, size_t fail_more)
-{
-    struct wire good, bad;
-    open_server();
-    wire_join(&good, &wire);
-    wire_join(&bad, &wire);
-    with->question.way = WIRE__QUESTION__WAY__HOLD;
-    with->question.place = 0;
-    put_call(&good, 1, ASK, &with->question.base, false);
-    wire_run(&good);
-    cr_assert_not_null(places[0].call);
-    /* Nothing more is kept, so that every request comes to the allocator. */
-    wire.loop->memory.kept_bytes = PK_MEMORY_KEPT_MAX;
-    counts.fail_more = fail_more;
-    counts.fail_at = counts.requests + fail_at;
-    bool right = converse(with, &bad, 1, 1);
-    bool reached = counts.requests >= counts.fail_at;
-    cr_assert(right || reached);
-    counts.fail_at = 0;
-    /* The call that was waiting, and further ones. */
-    put_question(&good, 3, WIRE__QUESTION__WAY__RELEASE, 0);
-    wire_run(&good);
-    cr_assert(came_right(with, &good, 1, "grpc-status: 0"), "after %zu", fail_at);
-    cr_assert(converse(with, &good, 5, 2), "after %zu", fail_at);
-    wire_leave(&good);
-    wire_leave(&bad);
-    close_server();
-    for (size_t i = 0; i < PLACES; i++)
-        cr_assert_null(places[i].call, "the call at %zu has ended", i);
-    return !reached;
-}
-
-/*
- * The state of a handler that waits was not to be had, and what it got instead serves others as
- * well: the call is answered at once, and none of its steps sees that state again.
- */
-Test(calls, whose_state_is_scratch_do_not_wait_with_it)
-{
-    struct wire peer;
-    open_server();
-    wire_join(&peer, &wire);
-    counts.largest = 50000;
-    for (uint32_t i = 0; i < PLACES; i++)
-        put_question(&peer, 2 * i + 1,
-                     i % 2 ? WIRE__QUESTION__WAY__HOLD : WIRE__QUESTION__WAY__BARE, i);
-    wire_run(&peer);
-    for (uint32_t i = 0; i < PLACES; i++) {
-        cr_expect(last_has(&peer.in, 2 * i + 1, "grpc-status: 8"));
-        cr_expect_eq(places[i].ends, 1);
-        release(&places[i]);
-    }
-    wire_run(&peer);
-    wire_leave(&peer);
-    close_server();
-}
-
-/*
- * Each allocation from the request's bytes to the reply's fails in turn, alone (the loop's memory
- * asks twice) or with all after it: the call is answered with 8 or its connection ends, and a
- * neighbour's calls go on.
- */
-Test(calls, without_memory_fail_alone, .timeout = 300)
-{
-    struct conversation with = {0};
-    converse_init(&with);
-    for (size_t mode = 0; mode < 2; mode++) {
-        size_t fail_at = 1;
-        while (!survive(&with, fail_at, mode == 0 ? 1 : SIZE_MAX))
-            cr_assert_lt(++fail_at, 2000);
-        cr_assert_gt(fail_at, 100);
-    }
-    bytes_free(&with.answer);
 }
