@@ -236,6 +236,62 @@ Test(message, a_message_in_pieces_is_one)
     cr_assert_eq(tree->weight, 7);
 }
 
+Test(message, repeated_numbers_are_read_packed_unpacked_and_mixed)
+{
+    static const struct {
+        const char *bytes;
+        size_t length, packed, not_packed;
+    } rows[] = {
+        {"\x0a\x00", 2, 0, 0},
+        {"\x12\x00", 2, 0, 0},
+        {"\x0a\x03\x01\x02\x03", 5, 3, 0},
+        {"\x08\x01\x08\x02\x08\x03", 6, 3, 0},
+        {"\x08\x01\x0a\x00\x0a\x01\x02\x08\x03", 9, 3, 0},
+        {"\x12\x02\x01\x02\x0a\x01\x01\x10\x03\x08\x02", 11, 2, 3},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        for (unsigned strategy = 0; strategy < STRATEGIES; strategy++) {
+            pk_reserve_plan plan;
+            pk_message_type type = with_strategy(&kinds3_few_repeated_type, &plan, strategy);
+            void *message;
+            cr_assert_eq(decode(&type, rows[i].bytes, rows[i].length, &message), 0, "row %zu", i);
+            const Kinds3__FewRepeated *few = message;
+            cr_assert_eq(few->n_packed, rows[i].packed, "row %zu", i);
+            cr_assert_eq(few->n_not_packed, rows[i].not_packed, "row %zu", i);
+            for (size_t k = 0; k < few->n_packed; k++)
+                cr_assert_eq(few->packed[k], (int32_t) k + 1, "row %zu", i);
+            for (size_t k = 0; k < few->n_not_packed; k++)
+                cr_assert_eq(few->not_packed[k], (uint32_t) k + 1, "row %zu", i);
+        }
+    }
+}
+
+Test(message, minus_one_is_read_in_five_bytes_and_ten_and_written_in_ten)
+{
+    static const struct {
+        const char *bytes;
+        size_t length;
+    } rows[] = {
+        {"\x08\xff\xff\xff\xff\x0f\x70\xff\xff\xff\xff\x0f", 12},
+        {"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x70\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+         22},
+    };
+    for (size_t i = 0; i < 2; i++) {
+        void *message;
+        cr_assert_eq(decode(&kinds3_scalars_type, rows[i].bytes, rows[i].length, &message), 0);
+        const Kinds3__Scalars *scalars = message;
+        cr_assert_eq(scalars->i32, -1);
+        cr_assert_eq((int) scalars->colour, -1);
+        pk_buffer *packed = pk_buffer_get(&pool);
+        cr_assert_not_null(packed);
+        pk_buffer_rewind_for_prepend(packed);
+        cr_assert_eq(pk_message_pack(&kinds3_scalars_type, message, packed), 0);
+        cr_assert_eq(pk_buffer_length(packed), rows[1].length);
+        cr_assert_eq(memcmp(packed->end - rows[1].length, rows[1].bytes, rows[1].length), 0);
+        pk_buffer_unref(packed);
+    }
+}
+
 Test(message, required_fields_are_judged_over_all_pieces)
 {
     static const struct {
