@@ -8,13 +8,13 @@
  */
 #include <pekoe/pekoe.h>
 
+#include "counted_malloc.h"
 #include "helloworld.pekoe.h"
 
 #include <ev.h>
 
 #include <dlfcn.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,59 +24,6 @@
 #include <unistd.h>
 
 #define AT_ONCE 100 /* as in count.py */
-
-/* ---- The interposed allocator ---- */
-
-extern void *__libc_malloc(size_t size);
-extern void *__libc_calloc(size_t count, size_t size);
-extern void *__libc_realloc(void *block, size_t size);
-extern void __libc_free(void *block);
-extern void *__libc_memalign(size_t alignment, size_t size);
-
-static atomic_ulong allocations; /* malloc, calloc, realloc, aligned ones, and free */
-
-static void count(void)
-{
-    atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
-}
-
-void *malloc(size_t size)
-{
-    count();
-    return __libc_malloc(size);
-}
-
-void *calloc(size_t number, size_t size)
-{
-    count();
-    return __libc_calloc(number, size);
-}
-
-void *realloc(void *block, size_t size)
-{
-    count();
-    return __libc_realloc(block, size);
-}
-
-void free(void *block)
-{
-    if (block)
-        count();
-    __libc_free(block);
-}
-
-void *aligned_alloc(size_t alignment, size_t size)
-{
-    count();
-    return __libc_memalign(alignment, size);
-}
-
-int posix_memalign(void **ret_block, size_t alignment, size_t size)
-{
-    count();
-    *ret_block = __libc_memalign(alignment, size);
-    return *ret_block ? 0 : 12; /* ENOMEM */
-}
 
 /* ---- The interposed system calls ---- */
 
