@@ -58,10 +58,21 @@ struct pk_channel {
     size_t receive_limit;      /* bytes of one message; 0: the default */
     size_t send_limit;         /* 0: none */
     size_t compress_min_bytes; /* shorter messages are not compressed */
+    const pk_retry_policy *retry_policies;
+    size_t retry_policy_count;
+    pk_retry_throttling throttling; /* max_tokens 0: none */
+    double tokens;
     pk_channel_state state;
     struct pk_channel_waiter *waiters; /* see transport/channel_state.c */
     bool freed;                        /* by its owner: nothing opens any more */
     size_t references;                 /* the owner's, and what is on the stack or still closes */
 };
+
+/* Drops a reference; ops->free follows the last one. */
+static inline void pk_channel_unref(pk_channel *channel)
+{
+    if (--channel->references == 0)
+        channel->ops->free(channel);
+}
 
 #endif

@@ -93,7 +93,7 @@ static bool keep(pk_client_call *client, pk_buffer *buffer)
 bool pk_client_write(pk_client_call *client, pk_buffer *body_take)
 {
     pk_exchange *exchange = client->call.exchange;
-    if (!exchange || client->replay) {
+    if (!exchange || client->replay || client->repeating) {
         bool kept = client->keeps_written && keep(client, body_take);
         pk_buffer_unref(body_take);
         if (!kept)
@@ -113,7 +113,7 @@ void pk_client_end_writing(pk_client_call *client)
     if (client->half_closed)
         return;
     client->half_closed = true;
-    if (exchange && !client->replay)
+    if (exchange && !client->replay && !client->repeating)
         exchange->ops->finish(exchange, NULL, 0);
 }
 
@@ -158,7 +158,8 @@ static void send_written(pk_client_call *client)
 void pk_client_over(pk_client_call *client, const pk_status *status)
 {
     pk_call *call = &client->call;
-    client->over = true;
+    client->over = true; /* from here on the channel may be gone */
+    pk_client_count_outcome(client, status->code);
     client->status = pk_status_copy(&call->scope.arena, status);
     call->end_status = status->code != PK_OK ? client->status : ended_normally;
     pk_timer_stop(call->loop, &call->deadline);
@@ -172,7 +173,14 @@ void pk_client_end(pk_client_call *client, const pk_status *status)
         return;
     pk_call_change_state(call, PK_CALL_ENDED);
     pk_timer_stop(call->loop, &call->deadline);
+    pk_timer_stop(call->loop, &client->pause);
     client->replay = false;
+    if (PK_UNLIKELY(client->repeating)) {
+        client->repeating = false;
+        pk_channel_unref(client->channel);
+    } else if (!client->over) {
+        pk_client_count_outcome(client, status ? status->code : PK_OK);
+    }
     client->status = status ? pk_status_copy(&call->scope.arena, status) : (pk_status){PK_OK};
     call->end_status = client->status.code != PK_OK ? client->status : ended_normally;
     forget_written(client);
@@ -228,6 +236,24 @@ static void adopt(pk_client_call *client, pk_call *parent)
 
 /* ---- Opening ---- */
 
+/* The head with one more field: how often the call was tried before. */
+static bool add_repetitions(pk_client_call *client, pk_opening_head *head)
+{
+    pk_arena *arena = &client->call.scope.arena;
+    pk_field *fields = pk_arena_try(arena, (head->count + 1) * sizeof *fields);
+    uint8_t *digit = pk_arena_try(arena, 1);
+    if (!fields || !digit) {
+        pk_client_end(client, &pk_status_no_memory);
+        return false;
+    }
+    memcpy(fields, head->fields, head->count * sizeof *fields);
+    *digit = (uint8_t) ('0' + client->repetitions); /* at most 4 */
+    fields[head->count] =
+        (pk_field){.name = PK_SLICE("grpc-previous-rpc-attempts"), .value = {digit, 1}};
+    *head = (pk_opening_head){fields, head->count + 1};
+    return true;
+}
+
 static bool make_head(pk_opening *opening, pk_opening_head *ret_head)
 {
     pk_client_call *client =
@@ -251,7 +277,7 @@ static bool make_head(pk_opening *opening, pk_opening_head *ret_head)
         return false;
     }
     *ret_head = (pk_opening_head){fields.items, fields.count};
-    return true;
+    return client->repetitions == 0 || add_repetitions(client, ret_head);
 }
 
 static void opened(pk_opening *opening, pk_exchange *exchange)
@@ -265,7 +291,8 @@ static void not_opened(pk_opening *opening, const pk_status *why)
 {
     pk_client_call *client =
         (pk_client_call *) ((char *) opening - offsetof(pk_client_call, opening));
-    pk_client_end(client, why);
+    if (!pk_client_repeats(client, why, NULL))
+        pk_client_end(client, why);
 }
 
 /* ---- Options ---- */
@@ -413,6 +440,10 @@ pk_client_call *pk_client_call_new(pk_channel *channel, const pk_method *method,
     client->keeps_written = true;
     client->half_closed = false;
     client->over = false;
+    client->policy = pk_retry_policy_of(channel, method->path);
+    client->repetitions = 0;
+    client->repeating = false;
+    client->pause = (pk_timer){.fire = pk_client_repeat};
     client->replays = 0;
     client->replay = false;
     client->keeps_fields = false;
@@ -482,18 +513,22 @@ void pk_client_on_head(pk_exchange *exchange, const pk_head *head, bool ended)
     pk_call *call = &client->call;
     if (!pk_call_is_open(call))
         return;
-    /* The server has seen the request: it is not sent again. */
-    forget_written(client);
+    if (client->repeating)
+        return;
     call->head = head;
     const pk_protocol *protocol = call->protocol;
     pk_status status;
     if (protocol->response_head(protocol, head, ended, &call->scope.arena, &status)) {
+        if (pk_client_repeats(client, &status, head))
+            return;
         client->received_trailers = fields_of(client, head);
         if (status.code == PK_OK && pk_body_reader_end(&call->body) < 0)
             status = call->body.status; /* no reply came */
         pk_client_end(client, &status);
         return;
     }
+    /* The server works on the request: it is not sent again. */
+    forget_written(client);
     call->metadata = fields_of(client, head);
     const pk_compressor *incoming;
     if (pk_negotiate_response(call->encoding.compressors, head, &call->scope.arena, &incoming,
@@ -524,7 +559,8 @@ void pk_client_on_cancelled(pk_exchange *exchange, const pk_status *why)
         client->replay = true;
         return;
     }
-    pk_client_end(client, why);
+    if (!client->repeating && !pk_client_repeats(client, why, NULL))
+        pk_client_end(client, why);
 }
 
 void pk_client_on_closed(pk_exchange *exchange)
@@ -541,8 +577,12 @@ void pk_client_on_closed(pk_exchange *exchange)
     if (client->replay) {
         client->replay = false;
         pk_client_start(client);
+    } else if (client->repeating) {
+        if (client->pause.place == 0)
+            pk_client_repeat(&client->pause);
     } else if (pk_call_is_open(call) && !client->over) {
-        pk_client_end(client, &lost);
+        if (!pk_client_repeats(client, &lost, NULL))
+            pk_client_end(client, &lost);
     } else {
         release_if_over(client);
     }

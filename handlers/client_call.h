@@ -51,12 +51,16 @@ struct pk_client_call {
     struct pk_written *written; /* first_written, or in the call */
     struct pk_written first_written;
     size_t written_count, written_capacity, written_bytes;
-    bool keeps_written; /* it is all there */
-    bool half_closed;   /* nothing more will be written */
-    bool over;          /* the server has said all, and how the call ends */
-    unsigned replays;   /* times that it was sent again */
-    bool replay;        /* the exchange that closes is to be followed by another */
-    bool keeps_fields;  /* the program can ask for metadata after the exchange has closed */
+    bool keeps_written;            /* it is all there */
+    bool half_closed;              /* nothing more will be written */
+    bool over;                     /* the server has said all, and how the call ends */
+    const pk_retry_policy *policy; /* NULL: it is not tried again */
+    unsigned repetitions;          /* attempts before this one, by the policy */
+    bool repeating;                /* between two attempts */
+    pk_timer pause;
+    unsigned replays;  /* times that it was sent again */
+    bool replay;       /* the exchange that closes is to be followed by another */
+    bool keeps_fields; /* the program can ask for metadata after the exchange has closed */
     bool released;
     bool has_parent;            /* which keeps the memory */
     pk_client_call *next_child; /* of the parent, which holds a pin */
@@ -93,6 +97,21 @@ void pk_client_end(pk_client_call *client, const pk_status *status);
  * now except a cancel.
  */
 void pk_client_over(pk_client_call *client, const pk_status *status);
+
+/*
+ * An attempt has failed before any headers came: whether it is repeated, after a pause. `trailers`
+ * may be NULL. See retry.c.
+ */
+bool pk_client_repeats(pk_client_call *client, const pk_status *status, const pk_head *trailers);
+
+/* For the channel's throttling: how an attempt has ended. */
+void pk_client_count_outcome(pk_client_call *client, pk_code code);
+
+/* The policy of a path. NULL: none. */
+const pk_retry_policy *pk_retry_policy_of(const pk_channel *channel, const char *path);
+
+/* The pause is over, and the last exchange has closed. */
+void pk_client_repeat(pk_timer *pause);
 
 /* Marks a call as failed before it was started. */
 void pk_client_spoil(pk_client_call *client, const pk_status *status);

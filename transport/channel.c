@@ -394,6 +394,10 @@ static void apply(socket_channel *channel, const pk_channel_opts *opts)
 {
     channel->base.receive_limit = opts->receive_limit;
     channel->base.send_limit = opts->send_limit;
+    channel->base.retry_policies = opts->retry_policies;
+    channel->base.retry_policy_count = opts->retry_policy_count;
+    channel->base.throttling = opts->retry_throttling;
+    channel->base.tokens = opts->retry_throttling.max_tokens;
     channel->base.compress_min_bytes = opts->compress_min_bytes ? opts->compress_min_bytes : 1024;
     channel->attempt_time = or_default(opts->connect_timeout_ms, 20000) * NANOSECONDS_PER_MS;
     channel->backoff_initial = or_default(opts->backoff_initial_ms, 1000) * NANOSECONDS_PER_MS;

@@ -80,9 +80,3 @@ pk_channel *pk_channel_free(pk_channel *channel)
     pk_channel_unref(channel);
     return NULL;
 }
-
-void pk_channel_unref(pk_channel *channel)
-{
-    if (--channel->references == 0)
-        channel->ops->free(channel);
-}

@@ -7,7 +7,4 @@
 /* Changes the state and tells those who wait for that. */
 void pk_channel_set_state(pk_channel *channel, pk_channel_state next);
 
-/* Drops a reference; ops->free follows the last one. */
-void pk_channel_unref(pk_channel *channel);
-
 #endif

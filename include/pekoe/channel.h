@@ -20,6 +20,33 @@ PK_BEGIN_DECLS
 
 typedef struct pk_channel pk_channel;
 
+/*
+ * Which calls are tried again when they fail, and how. Source: gRFC A6, "Retry Policy". An attempt
+ * that fails is repeated only before the response's headers have come and while all that was written
+ * is at hand (256 KiB at most). The deadline of the call holds for all attempts together. A server
+ * may say in grpc-retry-pushback-ms when to come again, or that it wants no more.
+ */
+typedef struct pk_retry_policy {
+    const char *method;          /* "/demo.Greeter/SayHello", "/demo.Greeter/" for all of a service,
+                                    NULL for all */
+    unsigned max_attempts;       /* the first one included; 2 to 5, more count as 5 */
+    uint32_t initial_backoff_ms; /* a pause is random, up to this for the first repetition */
+    uint32_t max_backoff_ms;
+    double backoff_multiplier; /* of that bound, with each repetition */
+    uint32_t codes;            /* PK_CODE_BIT of those that are tried again */
+} pk_retry_policy;
+
+#define PK_CODE_BIT(code) (1u << (code))
+
+/*
+ * No call is repeated while too many fail: there are `max_tokens` at first, a failure takes one, a
+ * success gives `token_ratio` back, and repeating needs more than half of them.
+ */
+typedef struct pk_retry_throttling {
+    double max_tokens;
+    double token_ratio;
+} pk_retry_throttling;
+
 /* In all of them 0 means the default that the comment names. */
 typedef struct pk_channel_opts {
     size_t size;                 /* set by PK_CHANNEL_OPTS */
@@ -33,7 +60,11 @@ typedef struct pk_channel_opts {
     uint32_t backoff_max_ms;     /* pauses grow by 1.6, with a jitter of 20 %, up to 120 s */
     uint32_t stream_window;      /* bytes of a response in flight; 1 MiB */
     uint32_t connection_window;  /* and of all of a connection's; 8 MiB */
-    uint32_t header_bytes;       /* of a response's metadata (RFC 9113 6.5.2); 64 KiB */
+    /* The first policy that names a method holds for it. Borrowed as long as the channel; none. */
+    const pk_retry_policy *retry_policies;
+    size_t retry_policy_count;
+    pk_retry_throttling retry_throttling; /* max_tokens 0: none */
+    uint32_t header_bytes;                /* of a response's metadata (RFC 9113 6.5.2); 64 KiB */
 } pk_channel_opts;
 
 #define PK_CHANNEL_OPTS(...) (&(pk_channel_opts){.size = sizeof(pk_channel_opts), ##__VA_ARGS__})

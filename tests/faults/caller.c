@@ -18,7 +18,7 @@
 static struct {
     const char *target;
     size_t calls, parallel, timeout, size, pause;
-    bool stream, wait_for_ready;
+    bool stream, wait_for_ready, retry, throttle;
 } options = {.calls = 1, .parallel = 1, .timeout = 5000};
 
 static pk_loop *loop;
@@ -115,6 +115,16 @@ static size_t number(const char *text)
     return text ? strtoul(text, NULL, 10) : 0;
 }
 
+static const pk_retry_policy policies[] = {
+    {.method = "/grpc.testing.TestService/Streaming"},
+    {.method = "/grpc.testing.TestService/",
+     .max_attempts = 4,
+     .initial_backoff_ms = 10,
+     .max_backoff_ms = 50,
+     .backoff_multiplier = 2,
+     .codes = PK_CODE_BIT(PK_UNAVAILABLE) | PK_CODE_BIT(PK_ABORTED)},
+};
+
 int main(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
@@ -123,6 +133,10 @@ int main(int argc, char **argv)
             options.stream = true;
         else if (strcmp(name, "--wait-for-ready") == 0)
             options.wait_for_ready = true;
+        else if (strcmp(name, "--retry") == 0)
+            options.retry = true;
+        else if (strcmp(name, "--throttle") == 0)
+            options.throttle = true;
         else if (strcmp(name, "--target") == 0)
             options.target = argv[++i];
         else if (strcmp(name, "--calls") == 0)
@@ -140,7 +154,10 @@ int main(int argc, char **argv)
     }
     if (pk_loop_new(&loop, NULL) < 0 || !options.target ||
         pk_channel_new(&channel, loop, options.target,
-                       PK_CHANNEL_OPTS(.backoff_initial_ms = 50, .backoff_max_ms = 200)) < 0)
+                       PK_CHANNEL_OPTS(.backoff_initial_ms = 50, .backoff_max_ms = 200,
+                                       .retry_policies = policies,
+                                       .retry_policy_count = options.retry ? 2 : 0,
+                                       .retry_throttling = {options.throttle ? 10 : 0, 0.1})) < 0)
         return 2;
     for (size_t i = 0; i < options.parallel; i++)
         start_next();

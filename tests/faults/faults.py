@@ -348,6 +348,87 @@ def nobody_listens_fails_now_or_waits_for_ready():
     expect(codes(call(server, '--wait-for-ready', '--timeout', 300)), ['DEADLINE_EXCEEDED'])
 
 
+# ---- Retries: gRFC A6
+
+def field(head, name):
+    value = head.get(name, head.get(name.encode()))
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def failing(times, status='14', more=(), head=None):
+    """Fails the first calls, trailers only or after a head, then replies."""
+    def on_request(connection, stream):
+        connection.server.times = getattr(connection.server, 'times', []) + [time.monotonic()]
+        if connection.server.request_count > times:
+            connection.reply(stream)
+        elif head:
+            connection.head(stream, head)
+            connection.trailers(stream, status)
+        else:
+            connection.head(stream, HEAD + [('grpc-status', status), *more], end=True)
+    return on_request
+
+
+@test
+def failed_attempts_are_repeated_and_counted_for_the_server():
+    server = Server(failing(3))
+    expect(codes(call(server, '--retry', '--size', 1000)), ['OK'])
+    expect([field(head, 'grpc-previous-rpc-attempts') for head in server.heads],
+           [None, '1', '2', '3'])
+    server = Server(failing(2, '10'))
+    expect(codes(call(server, '--retry', '--stream')), ['OK'])
+
+
+@test
+def attempts_end_with_the_policys_number():
+    server = Server(failing(100))
+    expect(codes(call(server, '--retry')), ['UNAVAILABLE'])
+    expect(server.request_count, 4, 'attempts')
+    server = Server(failing(1))
+    expect(codes(call(server)), ['UNAVAILABLE'], 'without a policy')
+
+
+@test
+def other_codes_and_responses_that_have_begun_are_not_repeated():
+    server = Server(failing(1, '5'))
+    expect(codes(call(server, '--retry')), ['NOT_FOUND'])
+    server = Server(failing(1, head=HEAD))
+    expect(codes(call(server, '--retry')), ['UNAVAILABLE'])
+    expect(server.request_count, 1, 'attempts')
+
+
+@test
+def the_server_can_push_back():
+    for no in '-1', 'soon', '':
+        server = Server(failing(1, more=[('grpc-retry-pushback-ms', no)]))
+        expect(codes(call(server, '--retry')), ['UNAVAILABLE'], no)
+        expect(server.request_count, 1, 'attempts')
+    server = Server(failing(1, more=[('grpc-retry-pushback-ms', '300')]))
+    expect(codes(call(server, '--retry')), ['OK'])
+    pause = server.times[1] - server.times[0]
+    assert 0.3 <= pause < 1, pause
+
+
+@test
+def lost_connections_are_repeated_and_deadlines_hold():
+    def on_request(connection, stream):
+        if connection.server.request_count == 1:
+            connection.sock.shutdown(2)
+        else:
+            connection.reply(stream)
+    expect(codes(call(Server(on_request), '--retry')), ['OK'])
+    server = Server(failing(100, more=[('grpc-retry-pushback-ms', '5000')]))
+    expect(codes(call(server, '--retry', '--timeout', 200)), ['DEADLINE_EXCEEDED'])
+
+
+@test
+def too_many_failures_stop_repetitions():
+    server = Server(failing(1000))
+    expect(codes(call(server, '--retry', '--throttle', '--calls', 20)), ['UNAVAILABLE'] * 20)
+    # Of 10 tokens, each of 5 failures takes one; then nothing is repeated.
+    assert 20 < server.request_count <= 25, server.request_count
+
+
 def main():
     failures = 0
     for number, function in enumerate(tests, 1):

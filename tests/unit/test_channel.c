@@ -289,3 +289,20 @@ Test(channel, every_call_ends_when_the_server_is_killed)
 {
     restart_under_load(false);
 }
+
+Test(channel, a_call_between_two_attempts_outlives_its_channel)
+{
+    pk_loop *loop = new_loop();
+    const pk_retry_policy policy = {.max_attempts = 3,
+                                    .initial_backoff_ms = 100,
+                                    .max_backoff_ms = 100,
+                                    .codes = PK_CODE_BIT(PK_UNAVAILABLE)};
+    pk_channel *channel = new_channel(
+        loop, "127.0.0.1:1", PK_CHANNEL_OPTS(.retry_policies = &policy, .retry_policy_count = 1));
+    pk_future reply = greet(channel, NULL);
+    while (pk_channel_get_state(channel) != PK_CHANNEL_TRANSIENT_FAILURE)
+        pk_loop_turn(loop);
+    pk_channel_free(channel);
+    cr_assert_eq(pk_loop_run_until(loop, reply, NULL).code, PK_UNAVAILABLE);
+    pk_loop_free(loop);
+}
