@@ -124,8 +124,8 @@ void pk_call_handling(pk_call *call)
 const pk_status *pk_call_map_failure(pk_call *call, const pk_status *status)
 {
     pk_router *router = call->router;
-    if (!router->error_handler)
-        return status;
+    if (!router->error_handler || !pk_call_is_open(call) || call->scope.arena.exhausted)
+        return status; /* or it is pekoe's own: a cancel, a deadline, no memory */
     struct pk_current outer = pk_call_enter(call);
     const pk_status *mapped = router->error_handler(router->error_self, call, status);
     pk_call_leave(outer);

@@ -138,7 +138,7 @@ static inline pk_future pk_call_waiting(pk_call *call, pk_future outcome)
 /* The handler's future has settled; what waited for that runs. */
 void pk_call_settled(pk_call *call);
 
-/* What an application's failure is sent as: the router's error handler is asked. */
+/* What a handler's failure is sent as: the router's error handler is asked where it is its own. */
 const pk_status *pk_call_map_failure(pk_call *call, const pk_status *status);
 
 /* Has release->fn run when the call's memory goes; newest first. The struct is in the call. */

@@ -51,6 +51,17 @@ static pk_future greet(pk_call *call, const char *name)
     return helloworld_hello_reply_done(reply);
 }
 
+/* Freed by protobuf-c, and still there. */
+static pk_future unpack_in_call(pk_call *call)
+{
+    ProtobufCAllocator *allocator = pk_call_allocator(call);
+    Helloworld__HelloRequest *request =
+        helloworld__hello_request__unpack(allocator, 4, (const uint8_t *) "\x0a\2me");
+    cr_assert_not_null(request);
+    helloworld__hello_request__free_unpacked(request, allocator);
+    return greet(call, request->name);
+}
+
 static pk_future greet_later(const void *value, void *arg)
 {
     return greet(arg, "later");
@@ -89,6 +100,8 @@ static pk_future say_hello(void *self, pk_call *call, const Helloworld__HelloReq
         pk_call_cancel(call);
         return greet(call, "nobody");
     }
+    if (strcmp(request->name, "allocator") == 0)
+        return unpack_in_call(call);
     if (strcmp(request->name, "metadata") == 0) {
         cr_assert_eq(pk_metadata_add(pk_call_headers(call), "x-head", "one"), 0);
         cr_assert_eq(pk_metadata_add_binary(pk_call_trailers(call), "x-tail-bin", "\x00\xff", 2),
@@ -353,6 +366,13 @@ Test(unary, metadata_goes_both_ways_and_bad_keys_are_refused)
 
 /* ---- Ends ---- */
 
+Test(unary, protobuf_c_may_unpack_into_the_call_and_free_nothing)
+{
+    pk_test_exchange *exchange = call("allocator", NULL);
+    expect_hello(exchange, "Hello, me");
+    pk_test_exchange_free(exchange);
+}
+
 Test(unary, a_pending_future_is_answered_later)
 {
     pk_test_exchange *exchange = call("wait", NULL);
@@ -511,17 +531,33 @@ Test(unary, routers_compose_and_a_taken_path_is_refused_whole)
 static const pk_status *to_not_found(void *self, pk_call *call, const pk_status *status)
 {
     static const pk_status mapped = {PK_NOT_FOUND, {(const uint8_t *) "mapped", 6}, {NULL, 0}};
+    (*(unsigned *) self)++;
     return status->code == PK_ABORTED ? &mapped : status;
 }
 
 Test(unary, the_error_handler_maps_failures_of_the_application_only)
 {
-    pk_router_set_error_handler(router, to_not_found, NULL);
+    unsigned asked = 0;
+    pk_router_set_error_handler(router, to_not_found, &asked);
     pk_test_exchange *exchange = call("fail", NULL);
     expect_status(exchange, "5", "mapped");
     pk_test_exchange_free(exchange);
+    cr_assert_eq(asked, 1);
+    exchange = call("wait", NULL);
+    pk_test_exchange_cancel(exchange);
+    pk_test_exchange_free(exchange);
+    pk_test_clock_freeze(loop);
+    exchange = call("wait", (const char *const[]){"grpc-timeout", "50m", NULL});
+    pk_test_clock_advance(loop, 50);
+    expect_status(exchange, "4", NULL);
+    pk_test_exchange_free(exchange);
+    exchange = call("cancel self", NULL);
+    expect_status(exchange, "1", NULL);
+    pk_test_exchange_free(exchange);
+    cr_assert_eq(seen.recovered, 2);
     exchange = begin(NULL);
     pk_test_exchange_end(exchange);
     expect_status(exchange, "12", NULL);
     pk_test_exchange_free(exchange);
+    cr_assert_eq(asked, 1);
 }
