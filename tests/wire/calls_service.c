@@ -117,6 +117,8 @@ static pk_future reply_to(pk_call *call, const Wire__Question *question)
 
 static pk_future ask(void *self, pk_call *call, const Wire__Question *question)
 {
+    cr_assert_str_eq(pk_call_peer(call), "unix:");
+    cr_assert_str_eq(pk_call_method(call), ASK);
     return reply_to(call, question);
 }
 
