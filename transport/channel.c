@@ -17,6 +17,7 @@
 #include <string.h>
 
 #define NANOSECONDS_PER_MS UINT64_C(1000000)
+#define TICK_MS 1000u
 #define USER_AGENT "grpc-c-pekoe/0.1"
 
 typedef struct socket_channel socket_channel;
@@ -28,14 +29,16 @@ struct socket_channel {
     size_t texts_size;
     const char **addresses;
     size_t address_count;
-    size_t address;             /* the one that is tried */
-    pk_opening *queue;          /* ring of calls that wait; NULL: none */
-    pk_connection *connection;  /* new calls go there, or will once it is ready; NULL: none */
+    size_t address;            /* the one that is tried */
+    pk_opening *queue;         /* ring of calls that wait; NULL: none */
+    pk_connection *connection; /* new calls go there, or will once it is ready; NULL: none */
+    size_t connection_count;
     pk_connection *connections; /* ring of all, retired ones included */
     int fd;                     /* of an attempt that waits for the peer; -1: none */
     char peer[PK_ADDRESS_TEXT];
     pk_watch watch;
-    pk_timer timer;                                      /* an attempt's time, or a pause's */
+    pk_timer tick;  /* once a second while there is a connection */
+    pk_timer timer; /* an attempt's time, or a pause's */
     uint64_t attempt_time, backoff_initial, backoff_max; /* nanoseconds */
     uint64_t backoff;                                    /* the next pause */
     uint32_t random;
@@ -135,6 +138,30 @@ static void fail_waiting(socket_channel *channel, bool all, const char *text)
     }
 }
 
+/* ---- What takes too long ---- */
+
+static unsigned ticks(uint32_t milliseconds, uint32_t standard)
+{
+    uint32_t time = milliseconds ? milliseconds : standard;
+    return time == UINT32_MAX ? 0 : 1 + (time - 1) / TICK_MS;
+}
+
+static void on_tick(pk_timer *timer)
+{
+    socket_channel *channel = (socket_channel *) ((char *) timer - offsetof(socket_channel, tick));
+    size_t left = channel->connection_count;
+    channel->base.references++;
+    for (pk_connection *one = channel->connections; left > 0; left--) {
+        pk_connection *next = one->next;
+        pk_connection_tick(one);
+        one = next;
+    }
+    if (channel->connection_count > 0 &&
+        pk_timer_start(channel->base.loop, timer, TICK_MS * NANOSECONDS_PER_MS) < 0)
+        pk_log(channel->base.loop, PK_LOG_WARNING, "out of memory: time limits are not checked");
+    pk_channel_unref(&channel->base);
+}
+
 /* ---- Connecting ---- */
 
 static uint64_t jitter(socket_channel *channel, uint64_t time)
@@ -199,6 +226,8 @@ static void add_connection(socket_channel *channel)
     pk_watch_set(&channel->watch, false, false);
     channel->fd = -1;
     int r = pk_socket_prepare(fd);
+    if (r == 0 && channel->tick.place == 0)
+        r = pk_timer_start(channel->base.loop, &channel->tick, TICK_MS * NANOSECONDS_PER_MS);
     if (r == 0)
         r = pk_connection_new(&connection, &channel->host, fd, channel->peer);
     if (r < 0) {
@@ -214,6 +243,7 @@ static void add_connection(socket_channel *channel)
         channel->connections = connection->next = connection->previous = connection;
     }
     channel->base.references++;
+    channel->connection_count++;
     channel->connection = connection;
 }
 
@@ -287,6 +317,9 @@ static void turned(pk_connection_host *host, pk_connection *connection)
     if (session->peer_goes_away) {
         bool was_ready = channel->base.state == PK_CHANNEL_READY;
         channel->connection = NULL;
+        if (session->peer_error == PK_HTTP2_ENHANCE_YOUR_CALM &&
+            host->keepalive_ticks < UINT32_MAX / 4)
+            host->keepalive_ticks *= 2;
         if (was_ready)
             lose_connection(channel);
         else
@@ -303,6 +336,8 @@ static void connection_gone(pk_connection_host *host, pk_connection *connection)
         channel->connections = connection->next == connection ? NULL : connection->next;
     connection->next->previous = connection->previous;
     connection->previous->next = connection->next;
+    if (--channel->connection_count == 0)
+        pk_timer_stop(host->loop, &channel->tick);
     if (channel->connection == connection) {
         bool was_ready = channel->base.state == PK_CHANNEL_READY;
         channel->connection = NULL;
@@ -346,14 +381,8 @@ static void do_close(pk_channel *base)
     stop_attempt(channel);
     fail_waiting(channel, true, "the channel was freed");
     channel->connection = NULL;
-    size_t count = 0;
     pk_connection *connection = channel->connections;
-    if (connection) {
-        do
-            count++;
-        while ((connection = connection->next) != channel->connections);
-    }
-    for (; count > 0; count--) {
+    for (size_t left = channel->connection_count; left > 0; left--) {
         pk_connection *next = connection->next;
         pk_connection_free(connection, "the channel was freed");
         connection = next;
@@ -404,6 +433,10 @@ static void apply(socket_channel *channel, const pk_channel_opts *opts)
     channel->backoff_max = or_default(opts->backoff_max_ms, 120000) * NANOSECONDS_PER_MS;
     channel->backoff = channel->backoff_initial;
     pk_connection_host *host = &channel->host;
+    host->keepalive_ticks = ticks(opts->keepalive_ms, UINT32_MAX);
+    host->answer_ticks = ticks(opts->keepalive_timeout_ms, 20000);
+    host->keepalive_idle = opts->keepalive_idle;
+    host->idle_ticks = ticks(opts->idle_timeout_ms, 30 * 60 * 1000);
     host->budget = SIZE_MAX / 2;
     host->bytes.limit = SIZE_MAX / 2;
     uint32_t window = or_default(opts->connection_window, 8u << 20);
@@ -498,6 +531,7 @@ int pk_channel_new(pk_channel **ret_channel, pk_loop *loop, const char *target,
         .host = {.loop = loop, .client = true, .turned = turned, .gone = connection_gone},
         .fd = -1,
         .timer.fire = on_timer,
+        .tick.fire = on_tick,
         .random = (uint32_t) pk_loop_now(loop) | 1,
     };
     apply(channel, &opts);

@@ -364,7 +364,9 @@ void pk_connection_tick(pk_connection *connection)
         pk_loop_flush_later(connection->host->loop, &connection->flush);
     bool idle = passed(&connection->idle, session->stream_count == 0, host->idle_ticks);
     bool no_answer = connection->draining && ++connection->draining > DRAIN_TICKS;
-    if (idle && !connection->draining)
+    if (idle && host->client)
+        pk_connection_kill(connection, "there was no call");
+    else if (idle && !connection->draining)
         pk_connection_drain(connection);
     else if (no_answer && pk_http2_session_go_away(session) == 0)
         output_wanted(&connection->exchanges);

@@ -60,6 +60,17 @@ typedef struct pk_channel_opts {
     uint32_t backoff_max_ms;     /* pauses grow by 1.6, with a jitter of 20 %, up to 120 s */
     uint32_t stream_window;      /* bytes of a response in flight; 1 MiB */
     uint32_t connection_window;  /* and of all of a connection's; 8 MiB */
+    /*
+     * Milliseconds, counted in whole seconds and up to one second late. A PING is sent when nothing
+     * has come from the server for `keepalive_ms` (never), while there are calls, with
+     * `keepalive_idle` always; without an answer for `keepalive_timeout_ms` (20 s) the connection is
+     * lost. A server that finds that too often (GOAWAY with ENHANCE_YOUR_CALM) doubles the time.
+     * Servers of gRPC's own projects allow one in 5 minutes unless told otherwise.
+     */
+    uint32_t keepalive_ms;
+    uint32_t keepalive_timeout_ms;
+    bool keepalive_idle;
+    uint32_t idle_timeout_ms; /* a connection without calls is closed after it; 30 minutes */
     /* The first policy that names a method holds for it. Borrowed as long as the channel; none. */
     const pk_retry_policy *retry_policies;
     size_t retry_policy_count;

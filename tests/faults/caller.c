@@ -17,7 +17,7 @@
 
 static struct {
     const char *target;
-    size_t calls, parallel, timeout, size, pause;
+    size_t calls, parallel, timeout, size, pause, keepalive, idle;
     bool stream, wait_for_ready, retry, throttle;
 } options = {.calls = 1, .parallel = 1, .timeout = 5000};
 
@@ -147,6 +147,10 @@ int main(int argc, char **argv)
             options.timeout = number(argv[++i]);
         else if (strcmp(name, "--size") == 0)
             options.size = number(argv[++i]);
+        else if (strcmp(name, "--keepalive") == 0)
+            options.keepalive = number(argv[++i]);
+        else if (strcmp(name, "--idle") == 0)
+            options.idle = number(argv[++i]);
         else if (strcmp(name, "--pause") == 0)
             options.pause = number(argv[++i]);
         else
@@ -155,6 +159,9 @@ int main(int argc, char **argv)
     if (pk_loop_new(&loop, NULL) < 0 || !options.target ||
         pk_channel_new(&channel, loop, options.target,
                        PK_CHANNEL_OPTS(.backoff_initial_ms = 50, .backoff_max_ms = 200,
+                                       .keepalive_ms = (uint32_t) options.keepalive,
+                                       .keepalive_timeout_ms = 1000,
+                                       .idle_timeout_ms = (uint32_t) options.idle,
                                        .retry_policies = policies,
                                        .retry_policy_count = options.retry ? 2 : 0,
                                        .retry_throttling = {options.throttle ? 10 : 0, 0.1})) < 0)

@@ -4,8 +4,10 @@
 The cases of gRPC's negative HTTP/2 tests (doc/http2-interop-test-descriptions.md), and the tables
 of PROTOCOL-HTTP2.md and statuscodes.md.
 """
+import socket
 import subprocess
 import sys
+import threading
 import time
 
 try:
@@ -343,9 +345,48 @@ def a_deadline_resets_the_stream_and_is_told_to_the_server():
 @test
 def nobody_listens_fails_now_or_waits_for_ready():
     server = Server(lambda connection, stream: connection.reply(stream))
-    server.listener.close()
+    with socket.socket() as nobody:
+        nobody.bind(('127.0.0.1', 0))
+        server.target = '127.0.0.1:%d' % nobody.getsockname()[1]
     expect(codes(call(server)), ['UNAVAILABLE'])
     expect(codes(call(server, '--wait-for-ready', '--timeout', 300)), ['DEADLINE_EXCEEDED'])
+
+
+# ---- Connections of which nothing is heard
+
+@test
+def keepalive_finds_a_peer_that_is_gone():
+    server = Server(lambda connection, stream: time.sleep(20))
+    start = time.monotonic()
+    expect(codes(call(server, '--timeout', 15000, '--keepalive', 1000)), ['UNAVAILABLE'])
+    assert 1.9 < time.monotonic() - start < 6, time.monotonic() - start
+
+
+@test
+def keepalive_lets_a_peer_live_that_answers():
+    def on_request(connection, stream):
+        threading.Timer(3.5, lambda: (connection.reply(stream), connection.flush())).start()
+    expect(codes(call(Server(on_request), '--timeout', 15000, '--keepalive', 1000)), ['OK'])
+
+
+@test
+def keepalive_is_halved_for_a_server_that_wants_calm():
+    def on_request(connection, stream):
+        if connection.number > 1:
+            time.sleep(20)
+        connection.reply(stream)
+        connection.goaway(stream, 11)
+    start = time.monotonic()
+    expect(codes(call(Server(on_request), '--timeout', 15000, '--keepalive', 1000, '--calls', 2)),
+           ['OK', 'UNAVAILABLE'])
+    assert 2.9 < time.monotonic() - start < 8, time.monotonic() - start
+
+
+@test
+def idle_connections_are_closed():
+    server = Server(lambda connection, stream: connection.reply(stream))
+    expect(codes(call(server, '--calls', 2, '--pause', 3000, '--idle', 1000)), ['OK'] * 2)
+    expect(len(server.connections), 2, 'connections')
 
 
 # ---- Retries: gRFC A6
