@@ -5,6 +5,7 @@
 #include <zlib.h>
 
 #include <stdio.h>
+#include <unistd.h>
 
 /* ---- The service ---- */
 
@@ -84,6 +85,19 @@ static pk_future wait(pk_call *call, const Wire__Question *question)
     return pk_recover(pk_then(outcome, answer_waiting, waiting), fail_again, waiting);
 }
 
+/* On a worker's thread, perhaps after the call has ended: what is in the call is still there. */
+static const void *work(void *arg)
+{
+    const struct waiting *waiting = arg;
+    usleep(1000 * waiting->question->place);
+    return waiting->question->n_parts == 0 ? waiting : NULL;
+}
+
+static pk_future answer_worked(const void *value, void *arg)
+{
+    return answer_waiting(NULL, (void *) (uintptr_t) value);
+}
+
 static pk_future reply_to(pk_call *call, const Wire__Question *question)
 {
     switch ((int) question->way) {
@@ -100,6 +114,11 @@ static pk_future reply_to(pk_call *call, const Wire__Question *question)
     case WIRE__QUESTION__WAY__SLEEP:
         return pk_then(pk_sleep(pk_call_scope(call), question->place), answer_waiting,
                        pk_call_new(call, struct waiting, .call = call, .question = question));
+    case WIRE__QUESTION__WAY__WORK:
+        return pk_then(
+            pk_call_offload(call, work,
+                            pk_call_new(call, struct waiting, .call = call, .question = question)),
+            answer_worked, NULL);
     default:
         break;
     }

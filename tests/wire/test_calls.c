@@ -178,6 +178,47 @@ Test(calls, whose_value_and_deadline_come_together_are_answered_once)
     close_server();
 }
 
+/* Runs the loop until the stream has its end. */
+static void await_end(struct wire *peer, uint32_t stream)
+{
+    for (int i = 0; i < 1000 && !ended(&peer->in, stream); i++) {
+        pk_loop_turn(peer->loop);
+        wire_run(peer);
+    }
+}
+
+/* The deadline, the peer's reset and the peer's loss each come while a worker is busy. */
+Test(calls, that_end_while_a_thread_works_for_them_leave_it_their_memory)
+{
+    struct wire peer;
+    open_server();
+    wire_join(&peer, &wire);
+    Wire__Question question = WIRE__QUESTION__INIT;
+    question.way = WIRE__QUESTION__WAY__WORK;
+    question.place = 100;
+    for (uint32_t stream = 1; stream <= 7; stream += 2) {
+        struct bytes body = {0};
+        put_message(&body, &question.base, false);
+        put_head(&peer.out, stream, "POST", ASK, GRPC, stream == 3 ? TIMEOUT("10m") : NULL);
+        put_data(&peer.out, stream, true, body.at, body.length);
+        bytes_free(&body);
+    }
+    wire_run(&peer);
+    put_reset(&peer.out, 5, 8);
+    await_end(&peer, 3);
+    cr_expect(last_has(&peer.in, 3, "grpc-status: 4"));
+    cr_expect_not(ended(&peer.in, 1));
+    await_end(&peer, 1);
+    cr_expect(last_has(&peer.in, 1, "grpc-status: 0"));
+    await_end(&peer, 7);
+    cr_expect(last_has(&peer.in, 7, "grpc-status: 0"));
+    question.place = 50;
+    put_call(&peer, 9, ASK, &question.base, false);
+    wire_run(&peer);
+    wire_leave(&peer);
+    close_server();
+}
+
 /* ---- Done calls ---- */
 
 static unsigned promises; /* that have come and gone: each lets go of its scope once */
