@@ -139,6 +139,7 @@ struct pk_exchange {
     pk_loop *loop;
     /* Client, set before on_cancelled: the peer has not looked at the request, it may be sent again. */
     bool unprocessed;
+    bool no_trailers; /* the response can carry none: they are dropped, HTTP/1.1 */
     const char *peer; /* "ipv4:127.0.0.1:5000", "unix:", ...; lives as long as the exchange */
 };
 

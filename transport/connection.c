@@ -50,6 +50,65 @@ static const char *reason(int error)
                                  : "the peer broke a rule or a limit of the connection";
 }
 
+static void on_http1_wanted(pk_http1 *http1);
+
+static int speak_http1(pk_connection *connection)
+{
+    pk_connection_host *host = connection->host;
+    pk_http1 *http1 = pk_memory_get(&host->loop->memory, sizeof *http1);
+    if (!http1)
+        return PK_ERR_NOMEM;
+    pk_http1_init(http1, &(pk_http1_terms){.loop = host->loop,
+                                           .peer = connection->peer,
+                                           .acceptor = host->acceptor,
+                                           .output = &connection->output,
+                                           .header_bytes = host->header_bytes,
+                                           .header_bytes_max = host->limits.header_bytes,
+                                           .window = host->limits.stream_window,
+                                           .budget = host->budget,
+                                           .server_bytes = &host->bytes,
+                                           .connection = connection,
+                                           .wanted = on_http1_wanted});
+    pk_http2_session_done(&connection->exchanges.session);
+    connection->http1 = http1;
+    return 0;
+}
+
+static int feed_version(pk_connection *connection, const uint8_t *bytes, size_t length,
+                        pk_buffer *holder)
+{
+    if (connection->http1)
+        return pk_http1_feed(connection->http1, bytes, length, holder);
+    int r = pk_http2_session_feed(&connection->exchanges.session, bytes, length);
+    if (r == 0)
+        pk_http2_dispatch(&connection->exchanges, holder);
+    return r;
+}
+
+/* Hands on what was read, once it is known to which version. */
+static int feed(pk_connection *connection, pk_buffer *buffer)
+{
+    static const uint8_t http2_begins[] = {'P', 'R', 'I', ' '};
+    const uint8_t *bytes = buffer->start;
+    size_t length = pk_buffer_length(buffer), earlier = connection->decided_by;
+    if (PK_LIKELY(!connection->undecided))
+        return feed_version(connection, bytes, length, buffer);
+    int r = 0;
+    for (size_t i = 0; i < length && connection->undecided; i++) {
+        if (bytes[i] != http2_begins[connection->decided_by]) {
+            connection->undecided = false;
+            r = speak_http1(connection);
+        } else if (++connection->decided_by == sizeof http2_begins) {
+            connection->undecided = false;
+        }
+    }
+    if (connection->undecided || r < 0)
+        return r;
+    if (earlier > 0)
+        r = feed_version(connection, http2_begins, earlier, NULL);
+    return r < 0 ? r : feed_version(connection, bytes, length, buffer);
+}
+
 /* Reads once and handles what came. */
 static void read_once(pk_connection *connection)
 {
@@ -69,12 +128,9 @@ static void read_once(pk_connection *connection)
         buffer->end = buffer->start + length;
         memset(buffer->end, 0, READ_PADDING);
         connection->idle = connection->silent = 0;
-        int r =
-            pk_http2_session_feed(&connection->exchanges.session, buffer->start, (size_t) length);
+        int r = feed(connection, buffer);
         if (r < 0)
             die(connection, reason(r));
-        else
-            pk_http2_dispatch(&connection->exchanges, buffer);
         pk_loop_drain(host->loop);
     }
     pk_buffer_unref(buffer);
@@ -82,9 +138,29 @@ static void read_once(pk_connection *connection)
 
 /* ---- Writing ---- */
 
+/* Handlers and writers go on until the output is full. 1: there is more. */
+static int run_http1(pk_connection *connection)
+{
+    pk_http1 *http1 = connection->http1;
+    bool more;
+    do {
+        int r = pk_http1_run(http1);
+        if (r < 0)
+            return r;
+        pk_loop_drain(connection->host->loop);
+        connection->wants_flush = false;
+        more = pk_http1_runnable(http1);
+    } while (more && connection->output.bytes < WRITE_BYTES);
+    return more;
+}
+
 /* Takes what there is, lets writers that have room go on, until the output is full. */
 static int take(pk_connection *connection)
 {
+    if (connection->http1)
+        return run_http1(connection);
+    if (PK_UNLIKELY(connection->undecided))
+        return 0;
     pk_http2_exchanges *exchanges = &connection->exchanges;
     int more = pk_http2_session_take(&exchanges->session, &connection->output, WRITE_BYTES);
     while (more == 0 && exchanges->session.rooms > 0) {
@@ -100,7 +176,18 @@ static void lose_exchanges(pk_connection *connection)
 {
     const pk_status why = {.code = connection->host->client ? PK_UNAVAILABLE : PK_CANCELLED,
                            .message = {(const uint8_t *) connection->why, strlen(connection->why)}};
-    pk_http2_lose(&connection->exchanges, &why);
+    if (connection->http1)
+        pk_http1_lose(connection->http1, &why);
+    else
+        pk_http2_lose(&connection->exchanges, &why);
+}
+
+/* Whether all was said. */
+static bool over(const pk_connection *connection)
+{
+    if (connection->http1)
+        return pk_http1_over(connection->http1);
+    return !connection->undecided && pk_http2_session_over(&connection->exchanges.session);
 }
 
 /*
@@ -142,13 +229,14 @@ static void write_once(pk_connection *connection)
         pk_output_advance(output, (size_t) length);
     }
     /* Exchanges that ended with this output hear of it after it has left. */
-    if (connection->exchanges.session.event_count > 0) {
+    if (!connection->http1 && connection->exchanges.session.event_count > 0) {
         pk_http2_dispatch(&connection->exchanges, NULL);
         pk_loop_drain(connection->host->loop);
     }
+    if (connection->http1)
+        more = pk_http1_runnable(connection->http1); /* what has left made room */
     connection->blocked = output->bytes > 0 || more > 0;
-    if (!connection->blocked && !connection->wants_flush &&
-        pk_http2_session_over(&connection->exchanges.session))
+    if (!connection->blocked && !connection->wants_flush && over(connection))
         linger(connection);
 }
 
@@ -156,7 +244,9 @@ static void end_turn(pk_connection *connection)
 {
     if (!connection->dead && !connection->lingering)
         write_once(connection);
-    if (!connection->dead)
+    if (!connection->dead && connection->http1)
+        pk_http1_settle(connection->http1);
+    else if (!connection->dead && !connection->undecided)
         pk_http2_settle(&connection->exchanges, connection->output.bytes);
     if (connection->host->turned)
         connection->host->turned(connection->host, connection);
@@ -184,13 +274,22 @@ static void on_flush(pk_flush *flush)
     end_turn(connection);
 }
 
-static void output_wanted(pk_http2_exchanges *exchanges)
+static void want_flush(pk_connection *connection)
 {
-    pk_connection *connection = of_exchanges(exchanges);
     connection->wants_flush = true;
     /* A blocked socket says itself when it goes on. */
     if (!connection->in_turn && !connection->blocked)
         pk_loop_flush_later(connection->host->loop, &connection->flush);
+}
+
+static void output_wanted(pk_http2_exchanges *exchanges)
+{
+    want_flush(of_exchanges(exchanges));
+}
+
+static void on_http1_wanted(pk_http1 *http1)
+{
+    want_flush(http1->terms.connection);
 }
 
 /* ---- Life ---- */
@@ -225,7 +324,9 @@ int pk_connection_new(pk_connection **ret_connection, pk_connection_host *host, 
     pk_output_init(&connection->output, &host->loop->buffers);
     pk_watch_init(&connection->watch, host->loop, fd, on_event);
     pk_watch_set(&connection->watch, true, false);
-    output_wanted(&connection->exchanges); /* our SETTINGS */
+    connection->undecided = host->http1 && !host->client;
+    if (!connection->undecided)
+        output_wanted(&connection->exchanges); /* our SETTINGS */
     *ret_connection = connection;
     return 0;
 }
@@ -240,7 +341,12 @@ static void free_connection(pk_connection *connection)
     pk_socket_close(connection->fd);
     pk_output_done(&connection->output);
     lose_exchanges(connection);
-    pk_http2_session_done(&connection->exchanges.session);
+    if (connection->http1) {
+        pk_http1_done(connection->http1);
+        pk_memory_put(&loop->memory, connection->http1, sizeof *connection->http1);
+    } else {
+        pk_http2_session_done(&connection->exchanges.session);
+    }
     host->gone(host, connection); /* may free the host */
     pk_memory_put(&loop->memory, connection, sizeof *connection);
 }
@@ -252,7 +358,8 @@ static void finish_turn(pk_connection *connection)
         free_connection(connection);
         return;
     }
-    pk_watch_set(&connection->watch, true, connection->blocked && !connection->lingering);
+    bool full = connection->http1 && !connection->lingering && pk_http1_full(connection->http1);
+    pk_watch_set(&connection->watch, !full, connection->blocked && !connection->lingering);
     if (connection->wants_flush && !connection->blocked && !connection->lingering)
         pk_loop_flush_later(connection->host->loop, &connection->flush);
 }
@@ -262,7 +369,11 @@ void pk_connection_drain(pk_connection *connection)
     if (connection->draining || connection->dead)
         return;
     connection->draining = 1;
-    if (pk_http2_session_drain(&connection->exchanges.session) < 0)
+    if (connection->undecided)
+        pk_connection_kill(connection, "the connection was idle");
+    else if (connection->http1)
+        pk_http1_drain(connection->http1);
+    else if (pk_http2_session_drain(&connection->exchanges.session) < 0)
         pk_connection_kill(connection, "out of memory");
     else
         output_wanted(&connection->exchanges);
@@ -331,6 +442,23 @@ static bool keep_alive(pk_connection *connection)
     return true;
 }
 
+/* The part of a tick that is HTTP/1.1's own. */
+static void tick_http1(pk_connection *connection)
+{
+    const pk_connection_host *host = connection->host;
+    pk_http1 *http1 = connection->http1;
+    connection->in_turn = true;
+    const char *why = pk_http1_tick(http1, host->header_ticks, host->body_ticks);
+    connection->in_turn = false;
+    if (why)
+        pk_connection_kill(connection, why);
+    else if (connection->wants_flush && !connection->blocked)
+        pk_loop_flush_later(host->loop, &connection->flush);
+    bool waits = !http1->open && !http1->held_back && !pk_http1_parser_in_head(&http1->parser);
+    if (passed(&connection->idle, waits, host->idle_ticks))
+        pk_connection_drain(connection);
+}
+
 void pk_connection_tick(pk_connection *connection)
 {
     const pk_connection_host *host = connection->host;
@@ -338,7 +466,8 @@ void pk_connection_tick(pk_connection *connection)
     if (connection->in_turn || connection->dead)
         return;
     /* All was said: the peer has a moment to read it. */
-    bool lingering = connection->lingering || pk_http2_session_deaf(session);
+    bool http2 = !connection->http1 && !connection->undecided;
+    bool lingering = connection->lingering || (http2 && pk_http2_session_deaf(session));
     if (passed(&connection->lingered, lingering, LINGER_TICKS))
         pk_connection_kill(connection, "the session was ended");
     if (lingering)
@@ -347,7 +476,12 @@ void pk_connection_tick(pk_connection *connection)
         pk_connection_kill(connection, "the peer does not read");
         return;
     }
-    if (passed(&connection->heading, !session->greeted || session->block_open,
+    if (connection->http1) {
+        tick_http1(connection);
+        return;
+    }
+    if (passed(&connection->heading,
+               connection->undecided || !session->greeted || session->block_open,
                host->header_ticks)) {
         pk_connection_kill(connection, "the peer takes too long to send a head");
         return;
@@ -356,6 +490,8 @@ void pk_connection_tick(pk_connection *connection)
         pk_connection_kill(connection, "the peer does not answer");
         return;
     }
+    if (connection->undecided)
+        return;
     check_bodies(connection);
     connection->in_turn = true;
     pk_http2_tick(&connection->exchanges);

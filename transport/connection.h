@@ -1,5 +1,7 @@
 /*
- * One connection of a server or a channel: a socket, an HTTP/2 session on it, and its turns.
+ * One connection of a server or a channel: a socket, an HTTP/2 session or HTTP/1.1 on it, and its
+ * turns. A server that takes both versions decides by the first bytes: HTTP/2 begins with "PRI "
+ * (RFC 9113 section 3.4), a method that no request of HTTP/1.1 has.
  *
  * A turn: read once, feed the session, dispatch what it collected, drain the loop's ready queue,
  * write once. What other events cause (timers, posts, other connections) is written by the loop's
@@ -9,6 +11,7 @@
 #define PEKOE_TRANSPORT_CONNECTION_H
 
 #include "core/loop.h"
+#include "transport/http1_exchange.h"
 #include "transport/http2_exchange.h"
 #include "transport/socket.h"
 
@@ -18,6 +21,7 @@ typedef struct pk_connection pk_connection;
 typedef struct pk_connection_host {
     pk_loop *loop;
     bool client;                 /* the connections are a channel's */
+    bool http1;                  /* server: HTTP/1.1 is taken too */
     const pk_acceptor *acceptor; /* server */
     pk_http2_limits limits;
     size_t header_bytes;
@@ -40,6 +44,9 @@ typedef struct pk_connection_host {
 
 struct pk_connection {
     pk_http2_exchanges exchanges;
+    pk_http1 *http1;    /* owned; NULL: the connection speaks HTTP/2, or is undecided */
+    bool undecided;     /* about the version */
+    uint8_t decided_by; /* bytes of HTTP/2's beginning that have come */
     pk_connection_host *host;
     pk_connection *next, *previous; /* in the server's list */
     pk_watch watch;

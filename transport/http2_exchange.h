@@ -8,13 +8,8 @@
 #ifndef PEKOE_TRANSPORT_HTTP2_EXCHANGE_H
 #define PEKOE_TRANSPORT_HTTP2_EXCHANGE_H
 
+#include "transport/byte_budget.h"
 #include "transport/http2_session.h"
-
-/* Bytes that wait, counted against a limit: one per connection, one per server above it. */
-typedef struct pk_byte_budget {
-    size_t used;
-    size_t limit;
-} pk_byte_budget;
 
 typedef struct pk_http2_exchanges pk_http2_exchanges;
 

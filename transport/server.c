@@ -36,6 +36,7 @@ static void apply(pk_server *server, const pk_server_opts *opts)
     server->reuse_port = opts->reuse_port;
     server->backlog = opts->backlog > 0 ? opts->backlog : 511;
     server->max_connections = or_default(opts->max_connections, 65536);
+    host->http1 = !opts->http2_only;
     host->header_bytes = or_default(opts->header_bytes, 8192);
     host->budget = opts->connection_bytes ? opts->connection_bytes : 16u << 20;
     host->bytes.limit = opts->server_bytes ? opts->server_bytes : 256u << 20;

@@ -48,6 +48,7 @@ typedef struct pk_server_opts {
     uint32_t header_timeout_ms; /* for the first bytes, and for a head that has begun; 10 s */
     uint32_t body_timeout_ms;   /* without a byte of a request whose handler reads; PK_NEVER */
     uint32_t stall_timeout_ms;  /* without a byte read by a peer for which bytes wait; 5 minutes */
+    bool http2_only;            /* refuse HTTP/1.1, which gRPC-Web from a page without TLS needs */
 } pk_server_opts;
 
 #define PK_SERVER_OPTS(...) (&(pk_server_opts){.size = sizeof(pk_server_opts), ##__VA_ARGS__})
@@ -57,7 +58,8 @@ PK_API PK_NODISCARD int pk_server_new(pk_server **ret_server, pk_loop *loop,
                                       const pk_server_opts *opts);
 
 /*
- * Listens for HTTP/2 with prior knowledge, without TLS, on "host:port", "[::1]:port", ":port" (every
+ * Listens for HTTP/2 with prior knowledge and, unless `http2_only`, for HTTP/1.1, which the first
+ * bytes of a connection tell apart. Without TLS, on "host:port", "[::1]:port", ":port" (every
  * interface) or "unix:/path"; port 0 lets the system choose. May be called several times. A name
  * is resolved before it returns. `ret_bound`, where not NULL, gets the address with the real port
  * ("127.0.0.1:50051"), which belongs to the server.

@@ -45,7 +45,9 @@ void wire_join(struct wire *wire, struct wire *server_of)
 {
     *wire = (struct wire){.fd = -1, .loop = server_of->loop, .server = server_of->server};
     connect_peer(wire);
-    greet_server(wire);
+    if (!server_of->http1)
+        greet_server(wire);
+    wire->http1 = server_of->http1;
 }
 
 static bool send_some(struct wire *wire)
@@ -74,7 +76,10 @@ static bool read_some(struct wire *wire)
         wire->closed = true;
     if (n <= 0)
         return false;
-    cr_assert(reader_feed(&wire->in, bytes, (size_t) n));
+    if (wire->http1)
+        put(&wire->in.rest, bytes, (size_t) n);
+    else
+        cr_assert(reader_feed(&wire->in, bytes, (size_t) n));
     return true;
 }
 

@@ -20,6 +20,7 @@ struct wire {
     struct reader in; /* what it got */
     int fd;           /* the peer's end; -1: closed */
     bool deaf;        /* the peer does not read */
+    bool http1;       /* what it got stands in in.rest as it came */
     bool closed;      /* by the server */
 };
 

@@ -417,7 +417,7 @@ Test(requests, that_are_no_http2_end_the_connection)
                                             "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nGET / HTTP/1.1\r\n"};
     for (size_t i = 0; i < sizeof greetings / sizeof *greetings; i++) {
         struct wire wire;
-        wire_open(&wire, NULL, false);
+        wire_open(&wire, PK_SERVER_OPTS(.http2_only = true), false);
         put(&wire.out, greetings[i], strlen(greetings[i]));
         wire_run(&wire);
         put(&wire.out, "more and more and more and more", 31);
