@@ -33,6 +33,7 @@ static const char *const stricter[] = {
     "a field may not stand in trailers",
     "the expectation is not known",
     "the transfer coding is not known",
+    "there are two fields transfer-encoding",
     "HTTP/1.0 has no transfer-encoding",
     "content-length is no number",
     "a chunk is longer than its size",
