@@ -278,9 +278,13 @@ static const pk_protocol *protocol_of(pk_router *router, pk_exchange *exchange, 
     if (PK_LIKELY(verb.length == 4 && memcmp(verb.bytes, "POST", 4) == 0)) {
         const pk_protocol *protocol =
             pk_protocol_for(pk_head_value(head, PK_FIELD_CONTENT_TYPE), router->protocols);
-        if (PK_LIKELY(protocol != NULL))
+        bool needs_trailers = protocol && !protocol->trailers_in_body;
+        if (PK_UNLIKELY(exchange->no_trailers && needs_trailers))
+            pk_protocol_reply_no_trailers(router->encoding.marshalling, &reply);
+        else if (PK_LIKELY(protocol != NULL))
             return protocol;
-        pk_protocol_reply_unsupported(router->encoding.marshalling, &reply);
+        else
+            pk_protocol_reply_unsupported(router->encoding.marshalling, &reply);
     }
     answer_bare(exchange, &reply);
     return NULL;

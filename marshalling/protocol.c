@@ -93,15 +93,29 @@ const pk_protocol *pk_protocol_of_reply(const pk_protocol *protocol, pk_slice ac
     return protocol;
 }
 
-void pk_protocol_reply_unsupported(pk_marshalling *marshalling, pk_reply *ret_reply)
+/* A short text of `length` bytes for people. */
+static void reply_text(pk_marshalling *marshalling, unsigned status, const char *text,
+                       size_t length, pk_reply *ret_reply)
 {
-    static const char text[] = "This server speaks gRPC: content-type application/grpc\n";
     static const pk_field fields[] = {
         {.name = PK_SLICE("content-type"), .value = PK_SLICE("text/plain; charset=utf-8")}};
     pk_buffer *body = pk_buffer_get(marshalling->buffers);
-    if (body && pk_buffer_prepend(body, text, sizeof text - 1) < 0)
+    if (body && pk_buffer_prepend(body, text, length) < 0)
         body = pk_buffer_unref(body);
-    *ret_reply = (pk_reply){.http_status = 415, .fields = fields, .field_count = 1, .body = body};
+    *ret_reply =
+        (pk_reply){.http_status = status, .fields = fields, .field_count = 1, .body = body};
+}
+
+void pk_protocol_reply_unsupported(pk_marshalling *marshalling, pk_reply *ret_reply)
+{
+    static const char text[] = "This server speaks gRPC: content-type application/grpc\n";
+    reply_text(marshalling, 415, text, sizeof text - 1, ret_reply);
+}
+
+void pk_protocol_reply_no_trailers(pk_marshalling *marshalling, pk_reply *ret_reply)
+{
+    static const char text[] = "gRPC needs HTTP/2; over HTTP/1.1 there is gRPC-Web\n";
+    reply_text(marshalling, 505, text, sizeof text - 1, ret_reply);
 }
 
 void pk_protocol_reply_no_memory(const pk_protocol *protocol, pk_reply *ret_reply)

@@ -136,6 +136,9 @@ const pk_protocol *pk_protocol_of_response(const pk_protocol *protocol, const pk
 /* A reply for content-types that nobody speaks: 415 with a short text, which needs the pool. */
 void pk_protocol_reply_unsupported(pk_marshalling *marshalling, pk_reply *ret_reply);
 
+/* The same for a protocol that ends in trailers where the transport has none: 505. */
+void pk_protocol_reply_no_trailers(pk_marshalling *marshalling, pk_reply *ret_reply);
+
 /* RESOURCE_EXHAUSTED made of static parts only: for calls that have no memory to say more. */
 void pk_protocol_reply_no_memory(const pk_protocol *protocol, pk_reply *ret_reply);
 
