@@ -286,6 +286,9 @@ static int request_line(pk_http1_parser *parser, uint8_t *line, size_t length)
     pk_slice target = {first + 1, (size_t) (second - first - 1)};
     if (!method_valid(method))
         return refuse(parser, 400, "the method is no token");
+    /* RFC 9113 section 11.6 keeps it for the beginning of HTTP/2. */
+    if (method.length == 3 && memcmp(method.bytes, "PRI", 3) == 0)
+        return refuse(parser, 400, "the method belongs to HTTP/2");
     if (!target_valid(target))
         return refuse(parser, 400, "the target has characters that it may not have");
     int r = read_version(parser, (pk_slice){second + 1, (size_t) (end - second - 1)});

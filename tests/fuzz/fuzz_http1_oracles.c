@@ -24,6 +24,7 @@ static const char *const stricter[] = {
     "the version is neither HTTP/1.0 nor HTTP/1.1",
     "the target has characters that it may not have",
     "the target is not a path: this is no proxy",
+    "the method belongs to HTTP/2",
     "there is no field host",
     "there are two fields host",
     "the host is not valid",

@@ -125,6 +125,8 @@ Test(http1_parser, what_breaks_a_rule_or_smuggles_is_refused)
         {400, "GET\t/\tHTTP/1.1\r\nHost: h\r\n\r\n"},
         {400, "GET / HTTP/1.1 \r\nHost: h\r\n\r\n"},
         {400, "GET /\r\n\r\n"},
+        {400, "PRI * HTTP/2.0\r\n\r\n"},
+        {400, "PRI /p HTTP/1.1\r\nHost: h\r\n\r\n"},
         {400, "GET\r\n\r\n"},
         {400, "G\xc3\x84T / HTTP/1.1\r\nHost: h\r\n\r\n"},
         {400, "G(T / HTTP/1.1\r\nHost: h\r\n\r\n"},
