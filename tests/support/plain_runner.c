@@ -8,6 +8,7 @@
  * test's own thread only. A test that expects a signal or an exit code runs in a forked child.
  */
 #include <criterion/criterion.h>
+#include <criterion/logging.h>
 #include <criterion/parameterized.h>
 
 #include <setjmp.h>
@@ -98,6 +99,16 @@ int cr_asprintf(char **ret_text, const char *format, ...)
     int length = vasprintf(ret_text, format, args);
     va_end(args);
     return length;
+}
+
+void cr_log(enum criterion_severity severity, const char *format, ...)
+{
+    (void) severity;
+    va_list args;
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
 }
 
 void cr_asprintf_free(char *text)
