@@ -11,6 +11,7 @@
 
 #include "transport/channel_state.h"
 #include "transport/connection.h"
+#include "transport/resolver.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -27,6 +28,11 @@ struct socket_channel {
     pk_connection_host host;
     char *texts; /* target, authority, user agent; owned */
     size_t texts_size;
+    const char *name;    /* "host:port" that is resolved for each attempt; NULL: a list */
+    const char *servers; /* name servers; in texts; NULL: the system's */
+    pk_resolver *resolver;
+    char *resolved; /* what `addresses` points into, of a name */
+    size_t resolved_size;
     const char **addresses;
     size_t address_count;
     size_t address;            /* the one that is tried */
@@ -58,6 +64,7 @@ static void do_free(pk_channel *base)
     pk_memory *memory = &base->loop->memory;
     pk_buffer_unref(channel->host.read_buffer);
     pk_memory_put(memory, channel->addresses, channel->address_count * sizeof *channel->addresses);
+    pk_memory_put(memory, channel->resolved, channel->resolved_size);
     pk_memory_put(memory, channel->texts, channel->texts_size);
     pk_memory_put(memory, channel, sizeof *channel);
 }
@@ -176,6 +183,7 @@ static uint64_t jitter(socket_channel *channel, uint64_t time)
 static void stop_attempt(socket_channel *channel)
 {
     pk_timer_stop(channel->base.loop, &channel->timer);
+    channel->resolver = pk_resolver_cancel(channel->resolver);
     if (channel->fd < 0)
         return;
     pk_watch_set(&channel->watch, false, false);
@@ -211,11 +219,61 @@ static void attempt_failed(socket_channel *channel, const char *address, const c
         begin_pause(channel);
 }
 
+/* Addresses of a name, in memory of the channel's own; the old ones go. False without memory. */
+static bool keep_resolved(socket_channel *channel, const pk_resolved *result)
+{
+    pk_memory *memory = &channel->base.loop->memory;
+    size_t size = 0;
+    for (size_t i = 0; i < result->count; i++)
+        size += strlen(result->addresses[i]) + 1;
+    const char **addresses = pk_memory_get(memory, result->count * sizeof *addresses);
+    char *at = pk_memory_get(memory, size);
+    if (!addresses || !at) {
+        pk_memory_put(memory, addresses, result->count * sizeof *addresses);
+        pk_memory_put(memory, at, size);
+        return false;
+    }
+    pk_memory_put(memory, channel->addresses, channel->address_count * sizeof *addresses);
+    pk_memory_put(memory, channel->resolved, channel->resolved_size);
+    channel->addresses = addresses;
+    channel->address_count = result->count;
+    channel->resolved = at;
+    channel->resolved_size = size;
+    for (size_t i = 0; i < result->count; i++) {
+        addresses[i] = at;
+        at = stpcpy(at, result->addresses[i]) + 1;
+    }
+    return true;
+}
+
+static void on_resolved(void *arg, const pk_resolved *result)
+{
+    socket_channel *channel = arg;
+    channel->resolver = NULL; /* it goes by itself */
+    if (result->count > 0 && keep_resolved(channel, result)) {
+        try_address(channel);
+        return;
+    }
+    snprintf(channel->failure, sizeof channel->failure, "cannot resolve %s: %s", channel->name,
+             result->count > 0 ? "out of memory" : result->problem);
+    begin_pause(channel);
+}
+
 static void begin_connect(socket_channel *channel)
 {
     channel->address = 0;
     pk_channel_set_state(&channel->base, PK_CHANNEL_CONNECTING);
-    try_address(channel);
+    if (!channel->name) {
+        try_address(channel);
+        return;
+    }
+    int r = pk_resolver_start(&channel->resolver, channel->base.loop, channel->name,
+                              channel->servers, on_resolved, channel);
+    if (r == 0)
+        return;
+    snprintf(channel->failure, sizeof channel->failure, "cannot resolve %s: %s", channel->name,
+             pk_error_text(r));
+    begin_pause(channel);
 }
 
 /* The socket is connected: its session begins, and is ready with the server's SETTINGS. */
@@ -458,6 +516,8 @@ static const char *addresses_of(const char *target)
 {
     if (strncmp(target, "unix:", 5) == 0)
         return target;
+    if (strncmp(target, "dns:///", 7) == 0)
+        return strchr(target, ',') ? NULL : target + 7;
     if (strncmp(target, "ipv4:", 5) == 0 || strncmp(target, "ipv6:", 5) == 0)
         return target + 5;
     return strstr(target, "://") || strchr(target, ',') ? NULL : target;
@@ -474,6 +534,7 @@ static int split_addresses(socket_channel *channel, char *list)
     if (!channel->addresses)
         return PK_ERR_NOMEM;
     channel->address_count = count;
+    memset(channel->addresses, 0, count * sizeof *channel->addresses);
     for (size_t i = 0; i < count; i++) {
         channel->addresses[i] = list;
         list += strcspn(list, ",");
@@ -496,7 +557,8 @@ static int copy_texts(socket_channel *channel, const char *target, const pk_chan
     size_t authority_length = opts->authority || is_unix ? strlen(authority) : first;
     size_t agent_length =
         (opts->user_agent ? strlen(opts->user_agent) + 1 : 0) + strlen(USER_AGENT);
-    channel->texts_size = strlen(list) + 1 + authority_length + agent_length + 1;
+    size_t servers_length = opts->dns_servers ? strlen(opts->dns_servers) + 1 : 0;
+    channel->texts_size = strlen(list) + 1 + authority_length + agent_length + 1 + servers_length;
     channel->texts = pk_memory_get(&channel->base.loop->memory, channel->texts_size);
     if (!channel->texts)
         return PK_ERR_NOMEM;
@@ -509,7 +571,15 @@ static int copy_texts(socket_channel *channel, const char *target, const pk_chan
     snprintf(at, agent_length + 1, "%s%s" USER_AGENT, opts->user_agent ? opts->user_agent : "",
              opts->user_agent ? " " : "");
     channel->base.user_agent = (pk_slice){(const uint8_t *) at, agent_length};
-    return split_addresses(channel, channel->texts);
+    at += agent_length + 1;
+    if (opts->dns_servers) {
+        strcpy(at, opts->dns_servers);
+        channel->servers = at;
+    }
+    int r = split_addresses(channel, channel->texts);
+    if (r == 0 && channel->address_count == 1 && !pk_socket_address_numeric(channel->texts))
+        channel->name = channel->texts;
+    return r;
 }
 
 int pk_channel_new(pk_channel **ret_channel, pk_loop *loop, const char *target,

@@ -1,6 +1,7 @@
 /* Sockets over the POSIX calls: see socket.h. */
 #include "transport/socket.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -234,6 +235,16 @@ int pk_socket_connected(int fd)
     int error = 0;
     socklen_t length = sizeof error;
     return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0 ? errno : error;
+}
+
+bool pk_socket_address_numeric(const char *address)
+{
+    char host[256];
+    const char *port;
+    uint8_t number[16];
+    return strncmp(address, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0 ||
+           (split_address(address, host, sizeof host, &port) == 0 &&
+            (inet_pton(AF_INET, host, number) == 1 || inet_pton(AF_INET6, host, number) == 1));
 }
 
 bool pk_socket_address_valid(const char *address)

@@ -34,7 +34,7 @@ PK_NODISCARD int pk_socket_listen(const char *address, bool reuse_port, int back
 PK_NODISCARD int pk_socket_accept(int listener, int *ret_fd, char ret_peer[PK_ADDRESS_TEXT]);
 
 /*
- * Begins to connect to one address, which is resolved while this waits: "127.0.0.1:50051",
+ * Begins to connect to one address (a name is resolved while this waits; channels give none): "127.0.0.1:50051",
  * "[::1]:50051", "localhost:50051", "unix:/path". `ret_peer` as for pk_socket_accept. The socket is
  * writable once the attempt has ended; pk_socket_connected tells how. PK_ERR_INVALID,
  * PK_ERR_SYSTEM (see errno).
@@ -44,6 +44,9 @@ PK_NODISCARD int pk_socket_connect(const char *address, int *ret_fd,
 
 /* 0 where the attempt has succeeded, else the errno that it has failed with. */
 PK_NODISCARD int pk_socket_connected(int fd);
+
+/* Whether the host of an address is a number, or it is a Unix socket: there is nothing to resolve. */
+bool pk_socket_address_numeric(const char *address);
 
 /* Whether the text is an address for pk_socket_connect; nothing is resolved. */
 bool pk_socket_address_valid(const char *address);

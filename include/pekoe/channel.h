@@ -51,6 +51,7 @@ typedef struct pk_retry_throttling {
 typedef struct pk_channel_opts {
     size_t size;                 /* set by PK_CHANNEL_OPTS */
     const char *authority;       /* what servers are told that they are; the target's name */
+    const char *dns_servers;     /* "10.0.0.1:53,..." instead of the system's name servers */
     const char *user_agent;      /* stands before pekoe's own */
     size_t receive_limit;        /* bytes of one message, decompressed; 4 MiB */
     size_t send_limit;           /* bytes of one message as sent; none */
@@ -81,7 +82,8 @@ typedef struct pk_channel_opts {
 #define PK_CHANNEL_OPTS(...) (&(pk_channel_opts){.size = sizeof(pk_channel_opts), ##__VA_ARGS__})
 
 /*
- * A channel for a target: "host:port", "ipv4:1.2.3.4:50051", "ipv6:[::1]:50051", each of the last
+ * A channel for a target: "host:port" or "dns:///host:port", resolved each time that it connects,
+ * without blocking the loop, all addresses tried in order; "ipv4:1.2.3.4:50051", "ipv6:[::1]:50051", each of the last
  * two also as a list with commas that is tried in order, or "unix:/path". HTTP/2 with prior
  * knowledge, without TLS. Nothing connects yet. `opts` may be NULL and is copied, as the target is.
  * PK_ERR_INVALID for a target that is none of these, PK_ERR_NOMEM.

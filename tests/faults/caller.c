@@ -16,7 +16,7 @@
 #include <string.h>
 
 static struct {
-    const char *target;
+    const char *target, *dns;
     size_t calls, parallel, timeout, size, pause, keepalive, idle;
     bool stream, wait_for_ready, retry, throttle;
 } options = {.calls = 1, .parallel = 1, .timeout = 5000};
@@ -147,6 +147,8 @@ int main(int argc, char **argv)
             options.timeout = number(argv[++i]);
         else if (strcmp(name, "--size") == 0)
             options.size = number(argv[++i]);
+        else if (strcmp(name, "--dns") == 0)
+            options.dns = argv[++i];
         else if (strcmp(name, "--keepalive") == 0)
             options.keepalive = number(argv[++i]);
         else if (strcmp(name, "--idle") == 0)
@@ -159,6 +161,7 @@ int main(int argc, char **argv)
     if (pk_loop_new(&loop, NULL) < 0 || !options.target ||
         pk_channel_new(&channel, loop, options.target,
                        PK_CHANNEL_OPTS(.backoff_initial_ms = 50, .backoff_max_ms = 200,
+                                       .dns_servers = options.dns,
                                        .keepalive_ms = (uint32_t) options.keepalive,
                                        .keepalive_timeout_ms = 1000,
                                        .idle_timeout_ms = (uint32_t) options.idle,

@@ -389,6 +389,62 @@ def idle_connections_are_closed():
     expect(len(server.connections), 2, 'connections')
 
 
+# ---- Names
+
+def name_server(addresses):
+    """A DNS server of one thread: A records for every name that it has, else NXDOMAIN."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.bind(('127.0.0.1', 0))
+
+    def serve():
+        while True:
+            query, peer = sock.recvfrom(1500)
+            at, labels = 12, []
+            while query[at]:
+                labels.append(query[at + 1:at + 1 + query[at]].decode())
+                at += 1 + query[at]
+            kind = query[at + 2]
+            found = addresses.get('.'.join(labels))
+            answers = b''
+            if found and kind == 1:
+                answers = b''.join(b'\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4' + socket.inet_aton(a)
+                                   for a in found)
+            sock.sendto(query[:2] + (b'\x81\x80' if found else b'\x81\x83') + b'\0\1' +
+                        (len(answers) // 16).to_bytes(2, 'big') + b'\0\0\0\0' +
+                        query[12:at + 5] + answers, peer)
+    threading.Thread(target=serve, daemon=True).start()
+    return '127.0.0.1:%d' % sock.getsockname()[1]
+
+
+@test
+def names_are_resolved_and_all_their_addresses_tried():
+    server = Server(lambda connection, stream: connection.reply(stream))
+    port = server.target.split(':')[1]
+    dns = name_server({'pekoe.test': ['127.0.0.2', '127.0.0.1']})
+    for target in f'localhost:{port}', f'dns:///localhost:{port}':
+        server.target = target
+        expect(codes(call(server)), ['OK'], target)
+    for target in f'pekoe.test:{port}', f'dns:///pekoe.test:{port}':
+        server.target = target
+        expect(codes(call(server, '--dns', dns, '--calls', 3)), ['OK'] * 3, target)
+    server.target = f'other.test:{port}'
+    line = call(server, '--dns', dns)[0]
+    expect(line[0], 'UNAVAILABLE')
+    assert 'other.test' in line[2], line
+
+
+@test
+def a_name_server_that_is_silent_does_not_stop_deadlines():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(('127.0.0.1', 0))
+        server = Server(lambda connection, stream: connection.reply(stream))
+        server.target = 'pekoe.test:1'
+        start = time.monotonic()
+        expect(codes(call(server, '--timeout', 300, '--dns',
+                          '127.0.0.1:%d' % silent.getsockname()[1])), ['DEADLINE_EXCEEDED'])
+        assert time.monotonic() - start < 2
+
+
 # ---- Retries: gRFC A6
 
 def field(head, name):
