@@ -27,9 +27,6 @@
 #define PK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define PK_LIKELY(x) __builtin_expect(!!(x), 1)
 
-/* Releases the pointed-to object with pk_<type>_cleanup when the variable leaves its scope. */
-#define PK_CLEANUP(type) __attribute__((cleanup(type##_cleanup)))
-
 /* Moves a pointer out of *place and leaves NULL there. */
 #define pk_steal(place)                                 \
     (__extension__({                                    \

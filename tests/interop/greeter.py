@@ -91,7 +91,7 @@ def threads():
     for number, channel in enumerate(channels):
         same(say_hello(channel, str(number)), f'Hello, {number}')
     count = len(os.listdir(f'/proc/{server.process.pid}/task'))
-    same(count, 2)
+    assert count in (2, 3), f'{count} threads'  # the third one is ThreadSanitizer's
     for channel in channels:
         channel.close()
     same(server.stop(), 0)
