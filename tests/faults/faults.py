@@ -347,9 +347,10 @@ def nobody_listens_fails_now_or_waits_for_ready():
     server = Server(lambda connection, stream: connection.reply(stream))
     with socket.socket() as nobody:
         nobody.bind(('127.0.0.1', 0))
+        # Bound and not listening: nobody else gets the port meanwhile.
         server.target = '127.0.0.1:%d' % nobody.getsockname()[1]
-    expect(codes(call(server)), ['UNAVAILABLE'])
-    expect(codes(call(server, '--wait-for-ready', '--timeout', 300)), ['DEADLINE_EXCEEDED'])
+        expect(codes(call(server)), ['UNAVAILABLE'])
+        expect(codes(call(server, '--wait-for-ready', '--timeout', 300)), ['DEADLINE_EXCEEDED'])
 
 
 # ---- Connections of which nothing is heard
