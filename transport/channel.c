@@ -500,7 +500,7 @@ static void apply(socket_channel *channel, const pk_channel_opts *opts)
     uint32_t window = or_default(opts->connection_window, 8u << 20);
     host->limits = (pk_http2_limits){
         .max_streams = 0,
-        .stream_window = or_default(opts->stream_window, 1u << 20) & INT32_MAX,
+        .stream_window = or_default(opts->stream_window, 2u << 20) & INT32_MAX,
         .connection_window = (window < 65535 ? 65535 : window) & INT32_MAX,
         .header_bytes = or_default(opts->header_bytes, 65536),
         .resets = 1000,

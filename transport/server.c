@@ -46,7 +46,7 @@ static void apply(pk_server *server, const pk_server_opts *opts)
     host->stall_ticks = ticks(opts->stall_timeout_ms, 5 * 60 * 1000);
     host->limits = (pk_http2_limits){
         .max_streams = or_default(opts->max_streams, 256),
-        .stream_window = or_default(opts->stream_window, 1u << 20),
+        .stream_window = or_default(opts->stream_window, 2u << 20),
         .connection_window = or_default(opts->connection_window, 8u << 20),
         .header_bytes = or_default(opts->header_bytes_max, 65536),
         .resets = or_default(opts->resets, 1000),

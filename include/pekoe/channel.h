@@ -59,7 +59,7 @@ typedef struct pk_channel_opts {
     uint32_t connect_timeout_ms; /* for one attempt, the server's SETTINGS included; 20 s */
     uint32_t backoff_initial_ms; /* pause after the first failed attempt; 1 s */
     uint32_t backoff_max_ms;     /* pauses grow by 1.6, with a jitter of 20 %, up to 120 s */
-    uint32_t stream_window;      /* bytes of a response in flight; 1 MiB */
+    uint32_t stream_window;      /* bytes of a response in flight; 2 MiB */
     uint32_t connection_window;  /* and of all of a connection's; 8 MiB */
     /*
      * Milliseconds, counted in whole seconds and up to one second late. A PING is sent when nothing

@@ -24,9 +24,10 @@ typedef struct pk_server_opts {
     uint32_t max_connections;    /* open at once; further ones wait in the backlog; 65,536 */
     uint32_t max_streams;        /* open at once on a connection; 256 */
     /*
-     * Bytes of request bodies in flight: per call (1 MiB) and per connection (8 MiB). A window
-     * bounds what a call can receive in one round trip: 1 MiB fills 100 Mbit/s at 80 ms. The second
-     * is also the memory that all calls of a connection whose handlers do not read can take.
+     * Bytes of request bodies in flight: per call (2 MiB) and per connection (8 MiB). A window
+     * bounds what a call can receive in one round trip, less the half that is credited at once:
+     * 2 MiB fill 100 Mbit/s at 80 ms. The second is also the memory that all calls of a connection
+     * whose handlers do not read can take.
      */
     uint32_t stream_window;
     uint32_t connection_window;
