@@ -1,15 +1,17 @@
 /*
- * The greeter that the peers are compared with: what `say_hello` and `it_keeps_replying` of the
- * example do, and as many replies as the peers send. `peers-greeter --listen ADDRESS`.
+ * The greeter that the peers are compared with: what the rpcs of the example do, and as many replies
+ * as the peers send; "large N" asks for N of 1 MB. `peers-greeter --listen ADDRESS`.
  */
 #include <pekoe/pekoe.h>
 
 #include "helloworld.pekoe.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MESSAGES 1000u
+#define LARGE 1000000u /* bytes of a large reply's text */
 
 static pk_future say_hello(void *self, pk_call *call, const Helloworld__HelloRequest *request)
 {
@@ -21,13 +23,13 @@ static pk_future say_hello(void *self, pk_call *call, const Helloworld__HelloReq
 struct replying {
     pk_writer *out;
     Helloworld__HelloReply reply;
-    unsigned count;
+    unsigned count, wanted;
 };
 
 static pk_future reply_on(const void *unused, void *arg)
 {
     struct replying *replying = arg;
-    if (replying->count++ == MESSAGES)
+    if (replying->count++ == replying->wanted)
         return pk_done(NULL);
     return pk_then(helloworld_hello_reply_write(replying->out, &replying->reply), reply_on,
                    replying);
@@ -36,15 +38,69 @@ static pk_future reply_on(const void *unused, void *arg)
 static pk_future it_keeps_replying(void *self, pk_call *call,
                                    const Helloworld__HelloRequest *request, pk_writer *out)
 {
-    struct replying *replying =
-        pk_call_new(call, struct replying, .out = out, .reply = HELLOWORLD__HELLO_REPLY__INIT);
-    replying->reply.message = pk_call_printf(call, "Hello, %s", request->name);
+    struct replying *replying = pk_call_new(call, struct replying, .out = out, .wanted = MESSAGES,
+                                            .reply = HELLOWORLD__HELLO_REPLY__INIT);
+    if (strncmp(request->name, "large ", 6) == 0) {
+        replying->wanted = (unsigned) strtoul(request->name + 6, NULL, 10);
+        replying->reply.message = memset(pk_call_alloc(call, LARGE + 1), 'x', LARGE);
+        pk_writer_set_compression(out, false);
+    } else {
+        replying->reply.message = pk_call_printf(call, "Hello, %s", request->name);
+    }
     return reply_on(NULL, replying);
+}
+
+struct listening {
+    pk_call *call;
+    unsigned count;
+};
+
+static pk_future count_one(const void *request, void *arg)
+{
+    struct listening *listening = arg;
+    listening->count++;
+    return pk_done(NULL);
+}
+
+static pk_future tell_count(const void *unused, void *arg)
+{
+    struct listening *listening = arg;
+    Helloworld__HelloReply *reply = helloworld_hello_reply_new(listening->call);
+    reply->message = pk_call_printf(listening->call, "%u", listening->count);
+    return helloworld_hello_reply_done(reply);
+}
+
+static pk_future it_keeps_talking(void *self, pk_call *call, pk_reader *in)
+{
+    struct listening *listening = pk_call_new(call, struct listening, .call = call);
+    return pk_then(pk_reader_each(in, count_one, listening), tell_count, listening);
+}
+
+struct answering {
+    pk_reader *in;
+    pk_writer *out;
+};
+
+static pk_future answer_one(const void *value, void *arg)
+{
+    struct answering *answering = arg;
+    const Helloworld__HelloRequest *request = value;
+    Helloworld__HelloReply reply = HELLOWORLD__HELLO_REPLY__INIT;
+    reply.message = pk_reader_printf(answering->in, "Hello, %s", request->name);
+    return helloworld_hello_reply_write(answering->out, &reply);
+}
+
+static pk_future stream_hellos(void *self, pk_call *call, pk_reader *in, pk_writer *out)
+{
+    return pk_reader_each(in, answer_one,
+                          pk_call_new(call, struct answering, .in = in, .out = out));
 }
 
 static const helloworld_greeter_impl greeter = {
     .say_hello = say_hello,
+    .it_keeps_talking = it_keeps_talking,
     .it_keeps_replying = it_keeps_replying,
+    .stream_hellos = stream_hellos,
 };
 
 int main(int argc, char **argv)
