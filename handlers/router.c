@@ -3,6 +3,7 @@
 
 #include "core/status.h"
 #include "handlers/call.h"
+#include "handlers/cors.h"
 
 #include <assert.h>
 #include <string.h>
@@ -226,6 +227,7 @@ static void release_router(pk_router *router)
 {
     pk_marshalling_forget(router->encoding.marshalling, &router->compressors);
     pk_memory *memory = &router->loop->memory;
+    pk_cors_free(router->cors, memory);
     pk_memory_put(memory, router->routes, router->route_capacity * sizeof *router->routes);
     pk_memory_put(memory, router->services, router->service_capacity * sizeof *router->services);
     pk_memory_put(memory, router, sizeof *router);
@@ -247,6 +249,19 @@ void pk_router_call_gone(pk_router *router)
     assert(router->open_calls > 0);
     if (--router->open_calls == 0 && router->freed)
         release_router(router);
+}
+
+int pk_router_set_cors(pk_router *router, const pk_cors_opts *opts)
+{
+    pk_assert_owner(router->loop);
+    pk_memory *memory = &router->loop->memory;
+    pk_cors *cors = NULL;
+    int r = opts ? pk_cors_new(&cors, memory, opts) : 0;
+    if (r < 0)
+        return r;
+    pk_cors_free(router->cors, memory);
+    router->cors = cors;
+    return 0;
 }
 
 void pk_router_set_error_handler(pk_router *router, pk_error_handler *handler, void *self)
@@ -285,6 +300,8 @@ static const pk_protocol *protocol_of(pk_router *router, pk_exchange *exchange, 
             return protocol;
         else
             pk_protocol_reply_unsupported(router->encoding.marshalling, &reply);
+    } else if (router->cors && pk_cors_answer_preflight(router->cors, exchange, head)) {
+        return NULL;
     }
     answer_bare(exchange, &reply);
     return NULL;
@@ -311,6 +328,8 @@ static pk_call *open_call(pk_router *router, pk_exchange *exchange, const pk_hea
     if (PK_UNLIKELY(!protocol->trailers_in_body))
         return call;
     call->reply_protocol = pk_protocol_of_reply(protocol, pk_head_value(head, PK_FIELD_ACCEPT));
+    if (router->cors)
+        pk_cors_mark(router->cors, call, head);
     return call;
 }
 

@@ -42,6 +42,7 @@ struct pk_router {
     size_t receive_limit;          /* bytes of one message */
     pk_encoding encoding;          /* what each call starts with */
     pk_compressor_set compressors; /* the router's own, where it has been given some */
+    struct pk_cors *cors;          /* owned; NULL: pages of other origins are not told anything */
     size_t open_calls;
     bool freed; /* by its owner; it goes with the last of its calls */
 };

@@ -85,6 +85,31 @@ PK_API PK_NODISCARD pk_future pk_call_encode(pk_call *call, const pk_message_typ
 typedef const pk_status *pk_error_handler(void *self, pk_call *call, const pk_status *status);
 PK_API void pk_router_set_error_handler(pk_router *router, pk_error_handler *handler, void *self);
 
+/* Which web pages of other origins may call over gRPC-Web (the Fetch standard, "CORS protocol"). */
+typedef struct pk_cors_opts {
+    size_t size; /* set by PK_CORS_OPTS */
+    /* Exact origins ("https://shop.example:8443"), ended by NULL; "*": every page. May be NULL. */
+    const char *const *origins;
+    /* Asked about an origin that is not in the list; may be NULL. The slice lasts for the call. */
+    bool (*allow)(void *self, pk_slice origin);
+    void *self;
+    bool credentials; /* pages may send cookies and the like */
+    /* Fields of replies that pages may read, besides gRPC's own three; ended by NULL. May be NULL. */
+    const char *const *exposed;
+    uint32_t max_age_s; /* a browser may keep the answer so long; 0: 2 hours */
+} pk_cors_opts;
+
+#define PK_CORS_OPTS(...) (&(pk_cors_opts){.size = sizeof(pk_cors_opts), ##__VA_ARGS__})
+
+/*
+ * Answers preflights and marks the replies of gRPC-Web calls by these rules from now on. A page
+ * that is not allowed gets 403 for its preflight. What the options point to is borrowed until the
+ * router is gone or has other rules; NULL: none. Not marked are answers to requests that are no
+ * calls (405, 415). PK_ERR_INVALID (an empty name, or one with white space, a comma or bytes outside
+ * US-ASCII), PK_ERR_NOMEM.
+ */
+PK_API PK_NODISCARD int pk_router_set_cors(pk_router *router, const pk_cors_opts *opts);
+
 /*
  * The compressors that calls may use instead of gzip and deflate, the most wanted first; `count` 0:
  * none. They are borrowed as long as the loop. To be called before calls come. PK_ERR_INVALID for

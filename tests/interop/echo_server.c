@@ -142,6 +142,9 @@ int main(int argc, char **argv)
     int r = pk_loop_new(&loop, NULL);
     if (r == 0)
         r = pk_server_new(&server, loop, PK_SERVER_OPTS(.calls = PK_ROUTER_OPTS(.grpc_web = true)));
+    static const char *const pages[] = {"http://page.test", NULL};
+    if (r == 0)
+        r = pk_router_set_cors(pk_server_router(server), PK_CORS_OPTS(.origins = pages));
     if (r == 0)
         r = helloworld_greeter_serve(server, &greeter, NULL);
     if (r == 0)

@@ -163,9 +163,9 @@ for (const format of ['text', 'binary']) {
 
 const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
 
-function ask(method, contentType, body = '') {
+function ask(method, contentType, body = '', more = {}) {
   return new Promise((resolve, reject) => {
-    const headers = contentType ? { 'content-type': contentType } : {};
+    const headers = contentType ? { 'content-type': contentType, ...more } : more;
     const request = http.request(`${origin}/helloworld.Greeter/SayHello`, { method, headers, agent }, (response) => {
       const chunks = [];
       response.on('data', (chunk) => chunks.push(chunk));
@@ -194,6 +194,25 @@ await test('requests that are no calls get a complete answer, on one connection'
     assert.equal(Number(answer.headers['content-length']), answer.body.length);
     assert.equal(answer.reused, method !== 'GET');
   }
+});
+
+await test('a page of another origin is told what it may do', async () => {
+  const asked = {
+    origin: 'http://page.test',
+    'access-control-request-method': 'POST',
+    'access-control-request-headers': 'content-type,x-grpc-web,x-user-agent',
+  };
+  const answer = await ask('OPTIONS', undefined, '', asked);
+  assert.equal(answer.status, 204);
+  assert.equal(answer.headers['content-length'], undefined);
+  assert.equal(answer.headers['access-control-allow-origin'], 'http://page.test');
+  assert.equal(answer.headers['access-control-allow-headers'], asked['access-control-request-headers']);
+  assert.equal((await ask('OPTIONS', undefined, '', { ...asked, origin: 'http://other.test' })).status, 403);
+  const empty = '\0\0\0\0\0';
+  const reply = await ask('POST', 'application/grpc-web+proto', empty, { origin: 'http://page.test' });
+  assert.equal(reply.headers['access-control-allow-origin'], 'http://page.test');
+  assert.match(reply.headers['access-control-expose-headers'], /grpc-status/);
+  assert.equal(reply.headers.vary, 'origin');
 });
 
 agent.destroy();
