@@ -3,6 +3,7 @@
  * and cancels that go through it; and calls of raw bytes.
  */
 #include "tests/support/client_kit.h"
+#include "tests/support/counting_allocator.h"
 
 #define main proxy_main
 int proxy_main(int argc, char **argv);
@@ -234,4 +235,81 @@ Test(client_call, waiters_for_the_cancel_of_a_call_hear_how_it_ended)
     cr_assert_eq(pk_loop_run_until(kit.loop, token, NULL).code, PK_OK);
     pk_call_unref(call);
     close_all();
+}
+
+/* ---- Without memory ---- */
+
+/* One call of each kind, the greeter at the other end; whatever comes, all ends. */
+static void call_all_styles(struct client_kit *one)
+{
+    Helloworld__HelloRequest request = HELLOWORLD__HELLO_REQUEST__INIT;
+    request.name = (char *) "x";
+    const char *const fields[] = {"x-a", "b", NULL};
+    const pk_call_opts *opts =
+        PK_CALL_OPTS(.timeout_ms = 2000, .fields = fields, .wait_for_ready = true);
+    pk_future hello = helloworld_greeter_say_hello(one->channel, &request, opts);
+    (void) pk_loop_run_until(one->loop, hello, NULL);
+    pk_reader *in = helloworld_greeter_it_keeps_replying(one->channel, &request, opts);
+    const void *message;
+    do {
+        message = NULL;
+        (void) pk_loop_run_until(one->loop, pk_reader_read(in), &message);
+    } while (message);
+    pk_reader_unref(in);
+    pk_writer *out;
+    in = helloworld_greeter_stream_hellos(one->channel, &out, opts);
+    (void) pk_loop_run_until(one->loop, write_name(out, "y"), NULL);
+    (void) pk_loop_run_until(one->loop, pk_reader_read(in), NULL);
+    pk_writer_end(out);
+    pk_writer_unref(out);
+    pk_reader_unref(in);
+}
+
+static void fail_each_allocation(bool in_process_channel)
+{
+    bool failed = true;
+    for (size_t fail_at = 1; failed && fail_at < 2000; fail_at++) {
+        counting_allocator counts = {0};
+        struct client_kit one;
+        const char *bound;
+        cr_assert_eq(pk_loop_new(&one.loop, PK_LOOP_OPTS(.allocator = COUNTING_ALLOCATOR(&counts))),
+                     0);
+        cr_assert_eq(pk_server_new(&one.server, one.loop, NULL), 0);
+        cr_assert_eq(helloworld_greeter_serve(one.server, &last, NULL), 0);
+        cr_assert_eq(pk_server_listen(one.server, "127.0.0.1:0", &bound), 0);
+        counts.fail_at = counts.requests + fail_at;
+        int r = in_process_channel
+                    ? pk_channel_new_in_process(&one.channel, pk_server_router(one.server))
+                    : pk_channel_new(&one.channel, one.loop, bound, NULL);
+        if (r == 0)
+            call_all_styles(&one);
+        failed = counts.requests >= counts.fail_at;
+        counts.fail_at = 0;
+        if (r == 0 && failed) {
+            /* What had no memory has not harmed what comes after it. */
+            Helloworld__HelloRequest request = HELLOWORLD__HELLO_REQUEST__INIT;
+            request.name = (char *) "again";
+            pk_future hello = helloworld_greeter_say_hello(
+                one.channel, &request, PK_CALL_OPTS(.wait_for_ready = true, .timeout_ms = 5000));
+            cr_assert_eq(pk_loop_run_until(one.loop, hello, NULL).code, PK_OK, "allocation %zu",
+                         fail_at);
+        }
+        if (r == 0)
+            pk_channel_free(one.channel);
+        pk_server_free(one.server);
+        pk_loop_free(one.loop);
+        cr_assert_eq(counts.blocks, 0, "allocation %zu: %zu blocks are left", fail_at,
+                     counts.blocks);
+    }
+    cr_assert(!failed);
+}
+
+Test(client_call, each_allocation_may_fail_without_a_socket)
+{
+    fail_each_allocation(true);
+}
+
+Test(client_call, each_allocation_may_fail_over_a_socket)
+{
+    fail_each_allocation(false);
 }
