@@ -36,6 +36,13 @@ struct pk_opening {
     void (*failed)(pk_opening *opening, const pk_status *why);
 };
 
+/* One interceptor of a channel. */
+struct pk_interception {
+    struct pk_interception *next;
+    pk_client_interceptor *fn;
+    void *self;
+};
+
 typedef struct pk_channel_ops {
     void (*open)(pk_channel *channel, pk_opening *opening);
     /* Takes a waiting one back: nothing is called. */
@@ -63,9 +70,10 @@ struct pk_channel {
     pk_retry_throttling throttling; /* max_tokens 0: none */
     double tokens;
     pk_channel_state state;
-    struct pk_channel_waiter *waiters; /* see transport/channel_state.c */
-    bool freed;                        /* by its owner: nothing opens any more */
-    size_t references;                 /* the owner's, and what is on the stack or still closes */
+    struct pk_channel_waiter *waiters;     /* see transport/channel_state.c */
+    struct pk_interception *interceptions; /* in their order; of the memory of the loop */
+    bool freed;                            /* by its owner: nothing opens any more */
+    size_t references; /* the owner's, and what is on the stack or still closes */
 };
 
 /* Drops a reference; ops->free follows the last one. */

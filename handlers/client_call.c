@@ -440,6 +440,7 @@ pk_client_call *pk_client_call_new(pk_channel *channel, const pk_method *method,
     client->keeps_written = true;
     client->half_closed = false;
     client->over = false;
+    client->interception = channel->interceptions;
     client->policy = pk_retry_policy_of(channel, method->path);
     client->repetitions = 0;
     client->repeating = false;
@@ -454,6 +455,42 @@ pk_client_call *pk_client_call_new(pk_channel *channel, const pk_method *method,
     return client;
 }
 
+/* ---- Interceptors ---- */
+
+static void intercepted(pk_future outcome, void *arg);
+
+/* Asks them one after the other; then the call is opened. */
+static void intercept(pk_client_call *client)
+{
+    pk_call *call = &client->call;
+    while (client->interception && pk_call_is_open(call)) {
+        const struct pk_interception *one = client->interception;
+        client->interception = one->next;
+        struct pk_current outer = pk_call_enter(call);
+        pk_future outcome = one->fn(one->self, call);
+        pk_call_leave(outer);
+        if (outcome.state == PK_FUTURE_PENDING) {
+            pk_await(&call->scope, outcome, intercepted, client);
+            return;
+        }
+        if (outcome.state == PK_FUTURE_FAILED)
+            pk_client_end(client, outcome.pointer);
+    }
+    pk_channel *channel = client->channel;
+    if (pk_call_is_open(call))
+        pk_client_start(client);
+    pk_scope_unpin(&call->scope);
+    pk_channel_unref(channel);
+}
+
+static void intercepted(pk_future outcome, void *arg)
+{
+    pk_client_call *client = arg;
+    if (outcome.state == PK_FUTURE_FAILED)
+        pk_client_end(client, outcome.pointer);
+    intercept(client);
+}
+
 void pk_client_start(pk_client_call *client)
 {
     static const pk_status freed = {PK_UNAVAILABLE, PK_SLICE("the channel was freed"), {NULL, 0}};
@@ -462,6 +499,12 @@ void pk_client_start(pk_client_call *client)
     if (PK_UNLIKELY(client->status.code != PK_OK)) {
         pk_status why = client->status;
         pk_client_end(client, &why);
+        return;
+    }
+    if (PK_UNLIKELY(client->interception != NULL)) {
+        client->channel->references++; /* until all were asked */
+        pk_scope_pin(&client->call.scope);
+        intercept(client);
         return;
     }
     client->channel->ops->open(client->channel, &client->opening);

@@ -51,12 +51,13 @@ struct pk_client_call {
     struct pk_written *written; /* first_written, or in the call */
     struct pk_written first_written;
     size_t written_count, written_capacity, written_bytes;
-    bool keeps_written;            /* it is all there */
-    bool half_closed;              /* nothing more will be written */
-    bool over;                     /* the server has said all, and how the call ends */
-    const pk_retry_policy *policy; /* NULL: it is not tried again */
-    unsigned repetitions;          /* attempts before this one, by the policy */
-    bool repeating;                /* between two attempts */
+    bool keeps_written;                         /* it is all there */
+    bool half_closed;                           /* nothing more will be written */
+    bool over;                                  /* the server has said all, and how the call ends */
+    const struct pk_interception *interception; /* the next to be asked */
+    const pk_retry_policy *policy;              /* NULL: it is not tried again */
+    unsigned repetitions;                       /* attempts before this one, by the policy */
+    bool repeating;                             /* between two attempts */
     pk_timer pause;
     unsigned replays;  /* times that it was sent again */
     bool replay;       /* the exchange that closes is to be followed by another */

@@ -62,6 +62,7 @@ static void do_free(pk_channel *base)
 {
     socket_channel *channel = (socket_channel *) base;
     pk_memory *memory = &base->loop->memory;
+    pk_channel_done(base);
     pk_buffer_unref(channel->host.read_buffer);
     pk_memory_put(memory, channel->addresses, channel->address_count * sizeof *channel->addresses);
     pk_memory_put(memory, channel->resolved, channel->resolved_size);

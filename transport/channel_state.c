@@ -67,6 +67,29 @@ void pk_channel_reset_backoff(pk_channel *channel)
         channel->ops->reset_backoff(channel);
 }
 
+int pk_channel_intercept(pk_channel *channel, pk_client_interceptor *fn, void *self)
+{
+    pk_assert_owner(channel->loop);
+    struct pk_interception *one = pk_memory_get(&channel->loop->memory, sizeof *one);
+    if (!one)
+        return PK_ERR_NOMEM;
+    *one = (struct pk_interception){.fn = fn, .self = self};
+    struct pk_interception **place = &channel->interceptions;
+    while (*place)
+        place = &(*place)->next;
+    *place = one;
+    return 0;
+}
+
+void pk_channel_done(pk_channel *channel)
+{
+    while (channel->interceptions) {
+        struct pk_interception *one = channel->interceptions;
+        channel->interceptions = one->next;
+        pk_memory_put(&channel->loop->memory, one, sizeof *one);
+    }
+}
+
 pk_channel *pk_channel_free(pk_channel *channel)
 {
     if (!channel)

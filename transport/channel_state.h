@@ -7,4 +7,7 @@
 /* Changes the state and tells those who wait for that. */
 void pk_channel_set_state(pk_channel *channel, pk_channel_state next);
 
+/* Gives back what the base holds: for ops->free. */
+void pk_channel_done(pk_channel *channel);
+
 #endif

@@ -462,6 +462,7 @@ static void do_close(pk_channel *base)
 
 static void do_free(pk_channel *base)
 {
+    pk_channel_done(base);
     pk_memory_put(&base->loop->memory, base, sizeof(struct in_process));
 }
 

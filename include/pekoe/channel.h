@@ -120,6 +120,18 @@ PK_API PK_NODISCARD pk_future pk_channel_changed(pk_channel *channel, pk_channel
 /* Ends the pause after a failed attempt: the next one begins now, and pauses start small again. */
 PK_API void pk_channel_reset_backoff(pk_channel *channel);
 
+/*
+ * Asked before a call of the channel is sent, once for each call, in the order in which interceptors
+ * were added: it may add to pk_call_headers(call), and see the end by pk_call_on_end and
+ * pk_call_status. Done: the call goes on. Failed: it ends with that status, nothing is sent.
+ * Pending: it waits; its deadline and cancel hold meanwhile.
+ */
+typedef pk_future pk_client_interceptor(void *self, pk_call *call);
+
+/* Adds one behind those that are there, for calls from now on; `self` is borrowed. PK_ERR_NOMEM. */
+PK_API PK_NODISCARD int pk_channel_intercept(pk_channel *channel, pk_client_interceptor *fn,
+                                             void *self);
+
 /* ---- Calls ---- */
 
 typedef struct pk_call_opts {

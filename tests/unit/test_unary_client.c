@@ -225,3 +225,68 @@ TEST_BOTH(unary_client, compressed_requests_and_large_messages_arrive)
     }
     client_kit_close(&kit);
 }
+
+/* ---- Interceptors ---- */
+
+static pk_future add_token(const void *value, void *arg)
+{
+    cr_assert_eq(pk_metadata_add(pk_call_headers(arg), "x-text", value), 0);
+    return pk_done(NULL);
+}
+
+/* A token that has to be fetched first. */
+static pk_future authenticate(void *self, pk_call *call)
+{
+    strcat(seen.text, "a");
+    pk_promise *promise = pk_promise_new(pk_call_scope(call));
+    pk_future future = pk_then(pk_promise_future(promise), add_token, call);
+    pk_promise_done(promise, self);
+    return future;
+}
+
+static pk_future refuse_some(void *self, pk_call *call)
+{
+    strcat(seen.text, "r");
+    bool refused = pk_metadata_get(pk_call_headers(call), "x-refuse").bytes != NULL;
+    return refused ? pk_failed(call, PK_PERMISSION_DENIED, "not you") : pk_done(NULL);
+}
+
+static pk_future wait_long(void *self, pk_call *call)
+{
+    return pk_sleep(pk_call_scope(call), 200);
+}
+
+TEST_BOTH(unary_client, interceptors_are_asked_in_order_and_may_wait_add_and_refuse)
+{
+    struct client_kit kit = open_kit();
+    cr_assert_eq(pk_channel_intercept(kit.channel, authenticate, (void *) "token"), 0);
+    cr_assert_eq(pk_channel_intercept(kit.channel, refuse_some, NULL), 0);
+    pk_call *call;
+    pk_status status =
+        pk_loop_run_until(kit.loop, greet(&kit, "World", PK_CALL_OPTS(.call = &call)), NULL);
+    cr_assert_eq(status.code, PK_OK);
+    cr_assert(says(pk_metadata_get(pk_call_metadata(call), "x-head"), "one"));
+    cr_assert_str_eq(seen.text, "ar");
+    pk_call_unref(call);
+    const char *const fields[] = {"x-refuse", "1", NULL};
+    status = pk_loop_run_until(kit.loop, greet(&kit, "x", PK_CALL_OPTS(.fields = fields)), NULL);
+    cr_assert_eq(status.code, PK_PERMISSION_DENIED);
+    cr_assert_eq(seen.ended, 1); /* the server heard of one call */
+    client_kit_close(&kit);
+}
+
+TEST_BOTH(unary_client, a_deadline_holds_while_an_interceptor_waits)
+{
+    struct client_kit kit = open_kit();
+    cr_assert_eq(pk_channel_intercept(kit.channel, wait_long, NULL), 0);
+    const pk_call_opts *opts = PK_CALL_OPTS(.timeout_ms = 20);
+    cr_assert_eq(pk_loop_run_until(kit.loop, greet(&kit, "x", opts), NULL).code,
+                 PK_DEADLINE_EXCEEDED);
+    cr_assert_eq(pk_loop_run_until(kit.loop, greet(&kit, "x", NULL), NULL).code, PK_OK);
+    cr_assert_eq(seen.ended, 1);
+    /* One that waits when its channel goes. */
+    pk_future future = greet(&kit, "x", NULL);
+    pk_channel_free(pk_steal(&kit.channel));
+    cr_assert_eq(pk_loop_run_until(kit.loop, future, NULL).code, PK_UNAVAILABLE);
+    client_kit_close(&kit);
+}
