@@ -30,6 +30,8 @@ StreamHellos: Hello, Anna
 StreamHellos: Hello, Bö
 '''
 
+started = []
+
 
 def same(got, wanted):
     assert got == wanted, f'got {got!r}, wanted {wanted!r}'
@@ -46,6 +48,13 @@ def say_hello(channel, name):
     return method(HelloRequest(name=name), timeout=20).message
 
 
+def start(*arguments):
+    """A server that is ended with the test, however that ends."""
+    server = Server([SERVER, *arguments])
+    started.append(server)
+    return server
+
+
 def client(*arguments):
     return subprocess.run([CLIENT, *arguments], capture_output=True, text=True, timeout=60,
                           check=False)
@@ -53,7 +62,7 @@ def client(*arguments):
 
 def both():
     """the client gets the server's answers of every style"""
-    server = Server([SERVER])
+    server = start()
     run = client(server.address, 'Anna', 'Bö')
     same((run.returncode, run.stdout, run.stderr), (0, TALK, ''))
     run = client(server.address, '')
@@ -77,7 +86,7 @@ def wrong_arguments():
 
 def threads():
     """two threads serve eight connections of h2load's, and eight of grpcio's"""
-    server = Server([SERVER, '--threads', '2'])
+    server = start('--threads', '2')
     with tempfile.TemporaryDirectory() as folder:
         request = pathlib.Path(folder, 'request.grpc')
         request.write_bytes(bytes.fromhex('0000000007 0a05 776f726c64'))
@@ -118,7 +127,7 @@ def unix_socket():
 
 def graceful_stop():
     """a call in flight at SIGTERM is served to its end, and new connections are refused"""
-    server = Server([SERVER, '--threads', '2'])
+    server = start('--threads', '2')
     names = queue.Queue()
     with channel_to(server.address) as channel:
         method = channel.stream_stream(SERVICE + 'StreamHellos', HelloRequest.SerializeToString,
@@ -152,6 +161,10 @@ def main():
             problem = None
         except Exception as error:
             problem = f'{type(error).__name__}: {error}'
+        for server in started:
+            server.process.kill()
+            server.process.wait()
+        started.clear()
         failures += problem is not None
         print(f'{"not ok" if problem else "ok"} {number} - {test.__doc__}', flush=True)
         if problem:
