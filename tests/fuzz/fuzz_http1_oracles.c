@@ -48,6 +48,7 @@ static const char *const stricter[] = {
 static const char *const wider[] = {
     "HPE_INVALID_METHOD", /* they have a list of methods */
     "HPE_STRICT",         /* llhttp looks at the grammar of extensions, which are skipped here */
+    "HPE_INVALID_CHUNK_SIZE", /* and llhttp takes no second extension behind one with a value */
     /* http-parser takes "transfer-encodingx" for transfer-encoding, likewise content-length. */
     "HPE_INVALID_TRANSFER_ENCODING",
     "HPE_UNEXPECTED_CONTENT_LENGTH",
