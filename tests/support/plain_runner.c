@@ -1,11 +1,11 @@
 /*
- * A main() for Criterion test objects that does without libcriterion: every test runs in this
- * process, one after the other, and TAP goes to stdout as with --tap=-.
+ * A main() for Criterion test objects that does without libcriterion: every test runs in a child of
+ * this process, one after the other, and TAP goes to stdout as with --tap=-.
  *
  * For builds that libcriterion cannot join: ThreadSanitizer, and -m32 without its libraries. The
  * test files are the same; they are linked with this file instead of -lcriterion. Only what
  * <criterion/criterion.h> and <criterion/parameterized.h> need is here. Asserts count from the
- * test's own thread only. A test that expects a signal or an exit code runs in a forked child.
+ * test's own thread only.
  */
 #include <criterion/criterion.h>
 #include <criterion/logging.h>
@@ -151,7 +151,10 @@ static void run_body(const struct criterion_test *test, const test_options *suit
         fini();
 }
 
-/* Runs a test that is expected to end its process. */
+/* A child's exit codes; others are a crash, or what the test expected. */
+enum { EXIT_OF_FAILED = 125, EXIT_OF_SKIPPED = 124 };
+
+/* In a process of its own, as with Criterion: what a test leaves behind is not seen by the next. */
 static void run_in_child(const struct criterion_test *test, const test_options *suite,
                          int expected_signal, int expected_exit)
 {
@@ -160,7 +163,8 @@ static void run_in_child(const struct criterion_test *test, const test_options *
     pid_t child = fork();
     if (child == 0) {
         run_body(test, suite);
-        _exit(outcome == FAILED ? 125 : 0);
+        fflush(NULL);
+        _exit(outcome == FAILED ? EXIT_OF_FAILED : outcome == SKIPPED ? EXIT_OF_SKIPPED : 0);
     }
     outcome = FAILED;
     if (child < 0 || waitpid(child, &status, 0) != child)
@@ -169,6 +173,8 @@ static void run_in_child(const struct criterion_test *test, const test_options *
         outcome = PASSED;
     if (expected_signal == 0 && WIFEXITED(status) && WEXITSTATUS(status) == expected_exit)
         outcome = PASSED;
+    else if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_OF_SKIPPED)
+        outcome = SKIPPED;
 }
 
 static void report(const struct criterion_test *test)
@@ -192,10 +198,8 @@ static void run(const struct criterion_test *test, void *with_parameter)
     alarm(limit > 0 ? 10 * (unsigned) limit + 10 : 300);
     if (test->data->disabled || suite->disabled)
         outcome = SKIPPED;
-    else if (expected_signal != 0 || expected_exit != 0)
-        run_in_child(test, suite, expected_signal, expected_exit);
     else
-        run_body(test, suite);
+        run_in_child(test, suite, expected_signal, expected_exit);
     alarm(0);
     report(test);
 }
