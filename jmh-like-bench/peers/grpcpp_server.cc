@@ -9,6 +9,8 @@
 #include <memory>
 #include <string>
 
+using grpc::ServerAsyncReader;
+using grpc::ServerAsyncReaderWriter;
 using grpc::ServerAsyncResponseWriter;
 using grpc::ServerAsyncWriter;
 using grpc::ServerCompletionQueue;
@@ -69,6 +71,65 @@ class CallbackGreeter final : public Greeter::CallbackService {
                                                           const HelloRequest *request) override
     {
         return new Replies(*request);
+    }
+
+    class Requests final : public grpc::ServerReadReactor<HelloRequest> {
+    public:
+        explicit Requests(HelloReply *reply) : reply_(reply) { StartRead(&request_); }
+        void OnReadDone(bool ok) override
+        {
+            if (ok) {
+                count_++;
+                StartRead(&request_);
+                return;
+            }
+            reply_->set_message(std::to_string(count_));
+            Finish(Status::OK);
+        }
+        void OnDone() override { delete this; }
+
+    private:
+        HelloReply *reply_;
+        HelloRequest request_;
+        int count_ = 0;
+    };
+
+    grpc::ServerReadReactor<HelloRequest> *ItKeepsTalking(grpc::CallbackServerContext *,
+                                                          HelloReply *reply) override
+    {
+        return new Requests(reply);
+    }
+
+    class Answers final : public grpc::ServerBidiReactor<HelloRequest, HelloReply> {
+    public:
+        Answers() { StartRead(&request_); }
+        void OnReadDone(bool ok) override
+        {
+            if (!ok) {
+                Finish(Status::OK);
+                return;
+            }
+            Greet(request_, &reply_);
+            StartWrite(&reply_);
+        }
+        void OnWriteDone(bool ok) override
+        {
+            if (ok)
+                StartRead(&request_);
+            else
+                Finish(Status::CANCELLED);
+        }
+        void OnDone() override { delete this; }
+
+    private:
+        HelloRequest request_;
+        HelloReply reply_;
+    };
+
+    grpc::ServerBidiReactor<HelloRequest, HelloReply> *
+    StreamHellos(grpc::CallbackServerContext *) override
+    {
+        return new Answers;
     }
 };
 
@@ -140,6 +201,82 @@ private:
     int count_ = 0;
 };
 
+class RequestsCall final : public Tag {
+public:
+    RequestsCall(Greeter::AsyncService *service, ServerCompletionQueue *queue)
+        : service_(service), queue_(queue), reader_(&context_)
+    {
+        service_->RequestItKeepsTalking(&context_, &reader_, queue_, queue_, this);
+    }
+    void Proceed(bool ok) override
+    {
+        if (done_ || (!begun_ && !ok)) {
+            delete this;
+            return;
+        }
+        if (!begun_)
+            new RequestsCall(service_, queue_);
+        else if (ok)
+            count_++;
+        begun_ = true;
+        if (ok) {
+            reader_.Read(&request_, this);
+            return;
+        }
+        done_ = true;
+        HelloReply reply;
+        reply.set_message(std::to_string(count_));
+        reader_.Finish(reply, Status::OK, this);
+    }
+
+private:
+    Greeter::AsyncService *service_;
+    ServerCompletionQueue *queue_;
+    ServerContext context_;
+    HelloRequest request_;
+    ServerAsyncReader<HelloReply, HelloRequest> reader_;
+    int count_ = 0;
+    bool begun_ = false, done_ = false;
+};
+
+class AnswersCall final : public Tag {
+public:
+    AnswersCall(Greeter::AsyncService *service, ServerCompletionQueue *queue)
+        : service_(service), queue_(queue), stream_(&context_)
+    {
+        service_->RequestStreamHellos(&context_, &stream_, queue_, queue_, this);
+    }
+    void Proceed(bool ok) override
+    {
+        if (state_ == kDone || (state_ == kNew && !ok)) {
+            delete this;
+            return;
+        }
+        if (state_ == kNew)
+            new AnswersCall(service_, queue_);
+        if (!ok) {
+            state_ = kDone;
+            stream_.Finish(Status::OK, this);
+        } else if (state_ == kReading) {
+            state_ = kWriting;
+            HelloReply reply;
+            Greet(request_, &reply);
+            stream_.Write(reply, this);
+        } else {
+            state_ = kReading;
+            stream_.Read(&request_, this);
+        }
+    }
+
+private:
+    enum { kNew, kReading, kWriting, kDone } state_ = kNew;
+    Greeter::AsyncService *service_;
+    ServerCompletionQueue *queue_;
+    ServerContext context_;
+    HelloRequest request_;
+    ServerAsyncReaderWriter<HelloReply, HelloRequest> stream_;
+};
+
 }  // namespace
 
 int main(int argc, char **argv)
@@ -174,6 +311,8 @@ int main(int argc, char **argv)
     }
     new UnaryCall(&asynchronous, queue.get());
     new RepliesCall(&asynchronous, queue.get());
+    new RequestsCall(&asynchronous, queue.get());
+    new AnswersCall(&asynchronous, queue.get());
     void *tag;
     bool ok;
     while (queue->Next(&tag, &ok))

@@ -23,6 +23,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 UNARY, REPLIES = '/helloworld.Greeter/SayHello', '/helloworld.Greeter/ItKeepsReplying'
+REQUESTS, ANSWERS = '/helloworld.Greeter/ItKeepsTalking', '/helloworld.Greeter/StreamHellos'
 STREAM_MESSAGES = 1000
 
 
@@ -80,6 +81,8 @@ class Bench:
         for name, text in (('hello', 'world'), ('many', 'many')):
             self.bodies[name] = folder / name
             self.bodies[name].write_bytes(frame(text))
+        self.bodies['hellos'] = folder / 'hellos'
+        self.bodies['hellos'].write_bytes(frame('world') * STREAM_MESSAGES)
         self.servers = {}
         self.results = {}
 
@@ -130,12 +133,17 @@ def main():
     parser.add_argument('--json', type=pathlib.Path)
     arguments = parser.parse_args()
     scale = 10 if arguments.quick else 1
-    # Name, connections, streams at once, requests, path, body, messages of one request's reply.
+    # Name, connections, streams at once, requests, path, body, messages of one call.
     rows = [('unary, 1 connection, 1 at once', 1, 1, 20000 // scale, UNARY, 'hello', 1),
             ('unary, 10 connections, 10 at once', 10, 10, 200000 // scale, UNARY, 'hello', 1),
             ('unary, 50 connections, 100 at once', 50, 100, 500000 // scale, UNARY, 'hello', 1),
             ('server stream of 1,000, 1 connection, 10 at once (per message)', 1, 10,
-             500 // scale, REPLIES, 'many', STREAM_MESSAGES)]
+             500 // scale, REPLIES, 'many', STREAM_MESSAGES),
+            # Four at once stay within the first 65,535 bytes of window, for the load has no eye on it.
+            ('client stream of 1,000, 1 connection, 4 at once (per message)', 1, 4,
+             500 // scale, REQUESTS, 'hellos', STREAM_MESSAGES),
+            ('both ways, 1,000 each, 1 connection, 4 at once (per pair)', 1, 4,
+             500 // scale, ANSWERS, 'hellos', STREAM_MESSAGES)]
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         bench = Bench(arguments.build.resolve(), folder)
