@@ -101,15 +101,17 @@ Test(marshal, every_way_gives_the_same_bytes_on_both_wires, .init = set_up, .fin
         Google__Protobuf__BytesValue value = bytes_value(bytes, size);
         /* No compression, then the threshold at, one below and one above the length; then 0. */
         const size_t thresholds[] = {SIZE_MAX, size, size - 1, size + 1, 0};
-        size_t settings = size > MIB ? 2 : 5;
+        size_t settings = size > MIB ? 4 : 5;
         for (size_t j = 0; j < settings; j++) {
             fixture.encoding.compressor = j == 0 ? NULL : &pk_compressor_gzip;
             fixture.encoding.compress_min_bytes = thresholds[j];
             for (int wire = 0; wire < 2; wire++) {
                 compare_ways(&pk_codec_bytes, &raw, wire, no_tail);
-                compare_ways(&pk_codec_proto, &value, wire, no_tail);
+                if (size <= MIB || j < 2) /* a large one takes a while */
+                    compare_ways(&pk_codec_proto, &value, wire, no_tail);
             }
-            compare_ways(&pk_codec_bytes, &raw, true, PK_SLICE("the tail"));
+            if (size <= MIB || j < 2)
+                compare_ways(&pk_codec_bytes, &raw, true, PK_SLICE("the tail"));
         }
     }
     free(bytes);
