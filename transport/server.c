@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #define ACCEPTS_PER_EVENT 64 /* then the loop's other work has its turn */
-#define SEND_BUDGET_SHARE 2  /* half of a connection's bytes may lie in streams that wait */
+#define SEND_BUDGET_SHARE 8  /* an eighth of a connection's bytes may lie in streams that wait */
 #define QUEUED_FRAMES 4096u  /* that may wait for a peer which does not read */
 #define NANOSECONDS_PER_MS UINT64_C(1000000)
 

@@ -133,8 +133,6 @@ static void on_data(pk_exchange *exchange, const uint8_t *bytes, size_t length, 
         call->acceptor->events_after_end++;
     call->received += length;
     call->acceptor->bytes += length;
-    if (call->kind == STUCK)
-        return;
     if (call->kind == PULL) {
         size_t left = call->number - call->done;
         size_t part = length < left ? length : left;
@@ -142,7 +140,7 @@ static void on_data(pk_exchange *exchange, const uint8_t *bytes, size_t length, 
         exchange->ops->consume(exchange, part);
         return;
     }
-    if (call->kind == ECHO || call->kind == LATER) {
+    if (call->kind == ECHO || call->kind == LATER || call->kind == STUCK) {
         if (!call->body) {
             call->body = pk_buffer_get(&exchange->loop->buffers);
             if (call->body)
@@ -152,6 +150,8 @@ static void on_data(pk_exchange *exchange, const uint8_t *bytes, size_t length, 
             exchange->ops->reset(exchange, PK_RESET_INTERNAL);
             return;
         }
+        if (call->kind == STUCK)
+            return;
         exchange->ops->hold(exchange, call->received);
     }
     exchange->ops->consume(exchange, length);

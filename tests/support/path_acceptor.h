@@ -8,7 +8,7 @@
  *   /stream/N/S   starts at once, writes N pieces of S bytes as there is room, then trailers
  *   /early        answers at the head and reads nothing of the body
  *   /refuse       resets the stream at the head
- *   /stuck        takes the body without ever giving credit, never answers
+ *   /stuck        keeps the body without ever giving credit, never answers
  *   /pull/N       gives credit for the first N bytes only, answers at the end with the count
  *   /later        answers when path_acceptor_answer is called
  *   /cancel       resets all others of the connection from inside its own on_end, then answers
