@@ -19,8 +19,11 @@ struct state {
 
 static void *setup(pk_bench_context *context)
 {
+    uint64_t step = pk_bench_number(context, "n");
+    if (step == 0)
+        return NULL; /* the trial has failed, and no teardown follows */
     struct state *state = calloc(1, sizeof *state);
-    state->step = pk_bench_number(context, "n");
+    state->step = step;
     return state;
 }
 
