@@ -154,16 +154,19 @@ Test(windows, get_back_the_bytes_of_streams_that_were_reset)
     put_request(&wire.out, good, false, "/echo", NULL);
     wire_run(&wire);
     for (uint32_t round = 0; round < ROUNDS; round++) {
-        static const char *const paths[] = {"/early", "/refuse", "/stuck", "/nowhere"};
+        static const char *const paths[] = {"/early", "/refuse", "/stuck", "/nowhere", "/echo"};
+        static const char *const too_short[] = {"content-length", "20000", NULL};
         uint32_t stream = 3 + 2 * round;
-        put_request(&wire.out, stream, false, paths[round % 4], NULL);
-        put_filler(&wire.out, stream, false, 50000);
+        /* More than was promised: reset amid the frames of one read, the others are dropped. */
+        put_request(&wire.out, stream, false, paths[round % 5], round % 5 == 4 ? too_short : NULL);
+        size_t length = round % 5 == 4 ? 90000 : 50000;
+        put_filler(&wire.out, stream, false, length);
         wire_run(&wire);
-        if (round % 4 == 2)
+        if (round % 5 == 2)
             put_reset(&wire.out, stream, 8);
         put_filler(&wire.out, good, false, 1000);
         wire_run(&wire);
-        sent += 51000;
+        sent += length + 1000;
         cr_assert_geq(WINDOW + granted(&wire.in, 0), sent, "round %u", round);
     }
     cr_assert_gt(sent, 10 * WINDOW);
