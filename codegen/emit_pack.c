@@ -370,6 +370,15 @@ static void write_packer(struct gen_printer *out, const struct gen_message *mess
     gen_write(out, "}\n\n");
 }
 
+static const char *type_flags(const struct gen_run *run, const struct gen_message *message,
+                              const struct gen_file *file)
+{
+    if (gen_zero_copy_is_on(run, message, file))
+        return message->file->proto3 ? "PK_MESSAGE_UTF8 | PK_MESSAGE_ZERO_COPY"
+                                     : "PK_MESSAGE_ZERO_COPY";
+    return message->file->proto3 ? "PK_MESSAGE_UTF8" : "0";
+}
+
 static void write_type(struct gen_run *run, struct gen_printer *out,
                        const struct gen_message *message, const struct gen_file *file)
 {
@@ -383,7 +392,7 @@ static void write_type(struct gen_run *run, struct gen_printer *out,
               "};\n\n",
               "static", message->file == file ? "" : "static ", "table",
               gen_type_table(out->memory, message, file), "name", message->full_name, "type",
-              message->c_type, "flags", message->file->proto3 ? "PK_MESSAGE_UTF8" : "0", "decode",
+              message->c_type, "flags", type_flags(run, message, file), "decode",
               slab ? gen_format(out->memory, "decode_root_%s", message->c_lower) : "NULL",
               "reserve", slab ? gen_slab_plan(run, message) : "NULL");
 }

@@ -14,6 +14,10 @@
 bool gen_slab_is_on(const struct gen_run *run, const struct gen_message *message,
                     const struct gen_file *file);
 
+/* Whether calls decode the root on the body's own buffer; never where gen_slab_is_on says no. */
+bool gen_zero_copy_is_on(const struct gen_run *run, const struct gen_message *message,
+                         const struct gen_file *file);
+
 /* The address of the root's pk_reserve_plan as a C expression, or "NULL". */
 const char *gen_slab_plan(struct gen_run *run, const struct gen_message *message);
 

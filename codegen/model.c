@@ -25,6 +25,7 @@ enum {
 enum {
     OPTION_PROTOBUF_C = 1019,  /* protobuf-c's pb_c_file, pb_c_msg, pb_c_field */
     OPTION_PEKOE_SLAB = 73563, /* pekoe/options.proto */
+    OPTION_PEKOE_ZERO_COPY = 73564,
     OPTION_VTPROTO_MEMPOOL = 64101,
     OPTION_VTPROTO_SLAB = 64103,
 };
@@ -158,6 +159,7 @@ static void read_message_options(struct gen_builder *builder, struct gen_message
         message->slab = read_choice(base, OPTION_PEKOE_SLAB);
         if (message->slab == GEN_UNSET)
             message->slab = read_choice(base, OPTION_VTPROTO_SLAB);
+        message->zero_copy = read_choice(base, OPTION_PEKOE_ZERO_COPY);
         message->mempool = read_choice(base, OPTION_VTPROTO_MEMPOOL) == GEN_YES;
         gen_option_text(base, OPTION_PROTOBUF_C, 3, builder->memory, &message->c_base);
     }

@@ -163,8 +163,9 @@ struct gen_message {
     bool has_group;   /* a field of its own is a group: protobuf-c cannot read or write it */
     bool message_set; /* message_set_wire_format */
     bool deprecated;
-    enum gen_choice slab; /* (pekoe.slab), else (vtproto.slab) */
-    bool mempool;         /* (vtproto.mempool) */
+    enum gen_choice slab;      /* (pekoe.slab), else (vtproto.slab) */
+    enum gen_choice zero_copy; /* (pekoe.zero_copy) */
+    bool mempool;              /* (vtproto.mempool) */
     /* protobuf-c's own options */
     bool pack_helpers;        /* x__pack and the like are written */
     bool init_helpers;        /* x__init is written */

@@ -82,11 +82,24 @@ static bool set_slab_reserve(struct gen_parameters *parameters, const char *valu
     return true;
 }
 
+static bool set_slab_zero_copy(struct gen_parameters *parameters, const char *value,
+                               struct gen_memory *memory)
+{
+    if (strcmp(value, "services") == 0)
+        parameters->zero_copy_services = true;
+    else if (is_full_name(value))
+        add_name(&parameters->zero_copy_names, &parameters->n_zero_copy_names, value, memory);
+    else
+        return false;
+    return true;
+}
+
 static const struct key known[] = {
     {"messages", "all|none", set_messages},
     {"slab", "services|all|opt-in|FULL.MESSAGE.NAME", set_slab},
     {"slab-exclude", "FULL.MESSAGE.NAME", set_slab_exclude},
     {"slab-reserve", "growth|lookahead|prescan", set_slab_reserve},
+    {"slab-zero-copy", "services|FULL.MESSAGE.NAME", set_slab_zero_copy},
 };
 
 #define KNOWN_COUNT (sizeof known / sizeof known[0])

@@ -28,6 +28,15 @@ struct gen_parameters {
     const char **slab_excluded;
     size_t n_slab_excluded;
 
+    /*
+     * slab-zero-copy=services (those that a method takes or returns, as far as they have a slab
+     * decoder), or the full name of one message that has one; may be given several times. None by
+     * default.
+     */
+    bool zero_copy_services;
+    const char **zero_copy_names;
+    size_t n_zero_copy_names;
+
     /* slab-reserve=growth (default), lookahead or prescan: see pk_reserve. */
     enum gen_slab_reserve { GEN_GROWTH, GEN_LOOKAHEAD, GEN_PRESCAN } slab_reserve;
 };

@@ -72,6 +72,7 @@ void pk_call_init(pk_call *call, pk_loop *loop, const pk_protocol *protocol,
     call->has_deadline = false;
     call->end_entries = NULL;
     call->releases = NULL;
+    call->kept.buffer = NULL;
     call->allocator = (ProtobufCAllocator){allocate_in_call, free_in_call, call};
     call->path = NULL;
     call->client = NULL;
@@ -111,6 +112,21 @@ static void release_call(pk_scope *scope)
     pk_arena_done(&scope->arena);
     pk_memory_put(memory, call, CALL_BLOCK);
     pk_router_call_gone(router);
+}
+
+static void release_kept(struct pk_call_release *release)
+{
+    pk_call *call = (pk_call *) ((char *) release - offsetof(pk_call, kept.release));
+    call->kept.buffer = pk_buffer_unref(call->kept.buffer);
+}
+
+void pk_call_keep(pk_call *call, pk_buffer *buffer_take)
+{
+    assert(!call->kept.buffer && "a call has one message of this kind");
+    call->kept.buffer = buffer_take;
+    call->kept.release.fn = release_kept;
+    pk_call_on_release(call, &call->kept.release);
+    call->exchange->ops->hold(call->exchange, buffer_take->capacity);
 }
 
 void pk_call_handling(pk_call *call)

@@ -68,6 +68,10 @@ struct pk_call {
     pk_status end_status;
     struct pk_call_end_entry *end_entries;
     struct pk_call_release *releases; /* newest first */
+    struct {
+        struct pk_call_release release;
+        pk_buffer *buffer;
+    } kept; /* what the one message of the call was decoded in; see pk_call_keep */
     ProtobufCAllocator allocator;
     const char *path;                /* ends in NUL; the method's, or a copy in the call */
     struct pk_client_call *client;   /* what a client's call has besides; NULL: a server's */
@@ -147,6 +151,12 @@ static inline void pk_call_on_release(pk_call *call, struct pk_call_release *rel
     release->next = call->releases;
     call->releases = release;
 }
+
+/*
+ * Keeps the buffer that the call's one message was decoded in, taking the reference, as long as the
+ * call's memory; its bytes count against the exchange's budget. At most once for a call.
+ */
+void pk_call_keep(pk_call *call, pk_buffer *buffer_take);
 
 /* Runs them: the call's memory is about to go. */
 static inline void pk_call_run_releases(pk_call *call)

@@ -24,12 +24,15 @@ void pk_reply_data(pk_exchange *exchange, const uint8_t *bytes, size_t length, p
     while (got >= 0 && (got = pk_body_reader_next(&call->body, &message)) > 0) {
         pk_status status;
         call->request_compressed = message.compressed;
-        if (PK_UNLIKELY(pk_unmarshal(call->encoding.codec, call->encoding.backup,
-                                     call->method->reply, message.bytes, &call->scope.arena,
-                                     &client->message, &status) < 0)) {
+        pk_buffer *kept;
+        if (PK_UNLIKELY(pk_body_unmarshal(&call->encoding, call->method->reply, &message,
+                                          &call->scope.arena, &client->message, &kept,
+                                          &status) < 0)) {
             pk_client_end(client, &status);
             return;
         }
+        if (PK_UNLIKELY(kept != NULL))
+            pk_call_keep(call, kept);
     }
     if (PK_UNLIKELY(got < 0))
         pk_client_end(client, &call->body.status);

@@ -5,10 +5,13 @@
 static void decode(pk_call *call, const pk_body_message *message)
 {
     call->request_compressed = message->compressed;
+    pk_buffer *kept;
     pk_status status;
-    if (PK_UNLIKELY(pk_unmarshal(call->encoding.codec, call->encoding.backup, call->method->request,
-                                 message->bytes, &call->scope.arena, &call->request, &status) < 0))
+    if (PK_UNLIKELY(pk_body_unmarshal(&call->encoding, call->method->request, message,
+                                      &call->scope.arena, &call->request, &kept, &status) < 0))
         pk_call_answer_status(call, &status);
+    else if (PK_UNLIKELY(kept != NULL))
+        pk_call_keep(call, kept);
 }
 
 void pk_request_data(pk_exchange *exchange, const uint8_t *bytes, size_t length, pk_buffer *holder)

@@ -59,11 +59,23 @@ static int proto_decode(const pk_codec *self, const pk_message_type *type, pk_sl
     return r;
 }
 
+static int proto_decode_in_place(const pk_codec *self, const pk_message_type *type, uint8_t *bytes,
+                                 size_t length, pk_arena *arena, const void **ret_message,
+                                 const char **ret_reason)
+{
+    void *message;
+    int r = pk_message_decode_in_place(type, arena, NULL, bytes, length, &message, ret_reason);
+    if (r == 0)
+        *ret_message = message;
+    return r;
+}
+
 const pk_codec pk_codec_proto = {
     .name = "proto",
     .prepend = proto_prepend,
     .marshal = proto_marshal,
     .decode = proto_decode,
+    .decode_in_place = proto_decode_in_place,
 };
 
 /* ---- bytes ---- */

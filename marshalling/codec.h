@@ -43,6 +43,15 @@ struct pk_codec {
      */
     int (*decode)(const pk_codec *self, const pk_message_type *type, pk_slice bytes,
                   pk_arena *arena, const void **ret_message, const char **ret_reason);
+
+    /*
+     * The same for types with PK_MESSAGE_ZERO_COPY and bytes that nobody else sees: they are
+     * changed, even on failure, and stay referenced by the message; PK_DECODE_PADDING readable
+     * ones follow them. NULL: not offered.
+     */
+    int (*decode_in_place)(const pk_codec *self, const pk_message_type *type, uint8_t *bytes,
+                           size_t length, pk_arena *arena, const void **ret_message,
+                           const char **ret_reason);
 };
 
 /* protobuf over marshalling/message. */

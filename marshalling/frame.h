@@ -13,7 +13,7 @@
 #define PK_FRAME_PREFIX 5u
 
 /* Readable bytes behind a payload that was gathered: a decoder may look ahead that far. */
-#define PK_FRAME_PADDING 32u
+#define PK_FRAME_PADDING 64u
 
 static inline void pk_frame_write_prefix(uint8_t *at, uint8_t flags, uint32_t length)
 {
@@ -118,10 +118,14 @@ static inline uint32_t pk_frame_reader_length(const pk_frame_reader *reader)
     return reader->length;
 }
 
-/* Bytes of an incomplete frame that the reader holds beside the chunk. */
+/*
+ * Bytes of an incomplete frame that the reader holds beside the chunk. A payload that somebody else
+ * has a reference to is theirs to count.
+ */
 static inline size_t pk_frame_reader_held(const pk_frame_reader *reader)
 {
-    return reader->gathered ? pk_buffer_length(reader->gathered) : 0;
+    const pk_buffer *gathered = reader->gathered;
+    return gathered && gathered->references == 1 ? pk_buffer_length(gathered) : 0;
 }
 
 /* Whether the bytes so far end inside a frame. */

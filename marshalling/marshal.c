@@ -1,6 +1,8 @@
 /* Messages into pooled buffers and back: see marshal.h. */
 #include "marshalling/marshal.h"
 
+#include <pekoe/generated_messages.h>
+
 #include "core/status.h"
 #include "marshalling/frame.h"
 
@@ -217,6 +219,25 @@ int pk_marshal(const pk_encoding *encoding, const pk_message_type *type, const v
 
 /* ---- Decoding ---- */
 
+_Static_assert(PK_FRAME_PADDING >= PK_DECODE_PADDING,
+               "a message may be decoded where the body reader has gathered it");
+
+/* Puts what a codec found wrong into words. */
+static SELDOM int refuse_message(const pk_codec *codec, const pk_message_type *type, int r,
+                                 pk_code code, const char *reason, pk_arena *arena,
+                                 pk_status *ret_status)
+{
+    *ret_status = pk_status_print(arena, code, "cannot decode a message as %s with codec %s: %s",
+                                  type && type->name ? type->name : "bytes", codec->name,
+                                  reason ? reason : pk_error_text(r));
+    return r;
+}
+
+static pk_code code_of(int r)
+{
+    return r == PK_ERR_NOMEM || r == PK_ERR_LIMIT ? PK_RESOURCE_EXHAUSTED : PK_INTERNAL;
+}
+
 int pk_unmarshal(const pk_codec *codec, const pk_codec *backup, const pk_message_type *type,
                  pk_slice bytes, pk_arena *arena, const void **ret_message, pk_status *ret_status)
 {
@@ -224,15 +245,30 @@ int pk_unmarshal(const pk_codec *codec, const pk_codec *backup, const pk_message
     int r = codec->decode(codec, type, bytes, arena, ret_message, &reason);
     if (PK_LIKELY(r == 0))
         return 0;
-    pk_code code = r == PK_ERR_NOMEM || r == PK_ERR_LIMIT ? PK_RESOURCE_EXHAUSTED : PK_INTERNAL;
+    pk_code code = code_of(r);
     if (may_try_backup(codec, backup, r)) {
         const char *second = NULL;
         if (backup->decode(backup, type, bytes, arena, ret_message, &second) == 0)
             return 0;
         code = PK_INVALID_ARGUMENT;
     }
-    *ret_status = pk_status_print(arena, code, "cannot decode a message as %s with codec %s: %s",
-                                  type && type->name ? type->name : "bytes", codec->name,
-                                  reason ? reason : pk_error_text(r));
-    return r;
+    return refuse_message(codec, type, r, code, reason, arena, ret_status);
+}
+
+int pk_unmarshal_held(const pk_codec *codec, const pk_codec *backup, const pk_message_type *type,
+                      pk_slice bytes, pk_buffer *holder, pk_arena *arena, const void **ret_message,
+                      pk_buffer **ret_kept, pk_status *ret_status)
+{
+    *ret_kept = NULL;
+    if (PK_LIKELY(!holder || !type || !(type->flags & PK_MESSAGE_ZERO_COPY) ||
+                  !codec->decode_in_place || may_try_backup(codec, backup, PK_ERR_MALFORMED)))
+        return pk_unmarshal(codec, backup, type, bytes, arena, ret_message, ret_status);
+    /* The one who gave the holder says that the bytes may be changed. */
+    uint8_t *own = (uint8_t *) (uintptr_t) bytes.bytes;
+    const char *reason = NULL;
+    int r = codec->decode_in_place(codec, type, own, bytes.length, arena, ret_message, &reason);
+    if (PK_UNLIKELY(r < 0))
+        return refuse_message(codec, type, r, code_of(r), reason, arena, ret_status);
+    *ret_kept = pk_buffer_ref(holder);
+    return 0;
 }

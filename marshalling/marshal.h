@@ -89,4 +89,16 @@ PK_NODISCARD int pk_unmarshal(const pk_codec *codec, const pk_codec *backup,
                               const pk_message_type *type, pk_slice bytes, pk_arena *arena,
                               const void **ret_message, pk_status *ret_status);
 
+/*
+ * The same for bytes in `holder` that nobody else sees, with PK_FRAME_PADDING readable ones behind
+ * them; NULL where they are not like that. This is the one place that decides on zero-copy: a type
+ * that asks for it is decoded where its bytes lie, unless a backup codec might need them again. Then
+ * *ret_kept is a reference to the holder, the caller's to give back when the arena's contents go;
+ * otherwise it is NULL, and the message does not reference the bytes.
+ */
+PK_NODISCARD int pk_unmarshal_held(const pk_codec *codec, const pk_codec *backup,
+                                   const pk_message_type *type, pk_slice bytes, pk_buffer *holder,
+                                   pk_arena *arena, const void **ret_message, pk_buffer **ret_kept,
+                                   pk_status *ret_status);
+
 #endif

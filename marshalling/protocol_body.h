@@ -127,6 +127,21 @@ static inline bool pk_body_reader_take_whole(pk_body_reader *reader, const uint8
 }
 
 /*
+ * Decodes a message that the reader gave, before the reader's next function is called: in place
+ * where that can be, see pk_unmarshal_held.
+ */
+PK_NODISCARD static inline int pk_body_unmarshal(const pk_encoding *encoding,
+                                                 const pk_message_type *type,
+                                                 const pk_body_message *message, pk_arena *arena,
+                                                 const void **ret_message, pk_buffer **ret_kept,
+                                                 pk_status *ret_status)
+{
+    return pk_unmarshal_held(encoding->codec, encoding->backup, type, message->bytes,
+                             message->owned ? message->holder : NULL, arena, ret_message, ret_kept,
+                             ret_status);
+}
+
+/*
  * Makes what is left of the chunk outlive it, for a reader that takes no more messages now: by a
  * reference to its holder, or by a copy. 0, or negative with `status` set.
  */

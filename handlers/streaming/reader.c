@@ -19,7 +19,8 @@
 struct pk_taken {
     struct pk_taken *next, **previous;
     pk_arena arena;
-    size_t size; /* of this block */
+    pk_buffer *kept; /* what it was decoded in; NULL: it was copied */
+    size_t size;     /* of this block */
     _Alignas(PK_ARENA_ALIGNMENT) uint8_t root[];
 };
 
@@ -33,6 +34,8 @@ void pk_reader_open(pk_reader *reader, pk_call *call, const pk_message_type *typ
     reader->type = type;
     pk_arena_init(&reader->arena, call->scope.arena.memory, 0);
     reader->wait = (struct pk_stream_wait){NULL, NULL};
+    reader->kept = NULL;
+    reader->kept_bytes = 0;
     reader->taken = NULL;
     reader->unread = NULL;
     reader->owed = 0;
@@ -67,24 +70,38 @@ static void give_credit(pk_reader *reader, size_t least)
     reader->owed = left;
 }
 
-/* Tells the exchange how much of an incomplete message is kept beyond what is owed. */
+/*
+ * Tells the exchange how much is kept beyond what is owed: an incomplete message, and the buffers
+ * that messages were decoded in.
+ */
 static void tell_held(pk_reader *reader)
 {
-    size_t held = pk_body_reader_held(&reader->call->body);
+    size_t held = pk_body_reader_held(&reader->call->body) + reader->kept_bytes;
     if (PK_LIKELY(held == reader->held || !reader->call->exchange))
         return;
     reader->held = held;
     reader->call->exchange->ops->hold(reader->call->exchange, held);
 }
 
+/* Lets go of a buffer that a message was decoded in. */
+static void drop_kept(pk_reader *reader, pk_buffer *kept)
+{
+    if (PK_LIKELY(!kept))
+        return;
+    reader->kept_bytes -= kept->capacity;
+    pk_buffer_unref(kept);
+}
+
 /* ---- Messages with memory of their own ---- */
 
-static void give_back(pk_memory *memory, struct pk_taken *taken)
+static void give_back(pk_reader *reader, struct pk_taken *taken)
 {
+    pk_memory *memory = reader->arena.memory;
     *taken->previous = taken->next;
     if (taken->next)
         taken->next->previous = taken->previous;
     pk_arena_done(&taken->arena);
+    drop_kept(reader, taken->kept);
     pk_memory_put(memory, taken, taken->size);
 }
 
@@ -95,8 +112,10 @@ static struct pk_taken *taken_of(const void *message)
 
 void pk_reader_give_back(pk_reader *reader, const void *message)
 {
-    if (message)
-        give_back(reader->arena.memory, taken_of(message));
+    if (!message)
+        return;
+    give_back(reader, taken_of(message));
+    tell_held(reader);
 }
 
 /* Bytes of a decoded message's root. */
@@ -126,18 +145,21 @@ static void release_reader(struct pk_call_release *release)
 {
     pk_reader *reader = (pk_reader *) ((char *) release - offsetof(pk_reader, release));
     while (reader->taken)
-        give_back(reader->arena.memory, reader->taken);
+        give_back(reader, reader->taken);
+    drop_kept(reader, pk_steal(&reader->kept));
     pk_arena_done(&reader->arena);
 }
 
 /* ---- Decoding ---- */
 
 static int unmarshal(pk_reader *reader, const pk_body_message *message, pk_arena *arena,
-                     const void **ret_message, pk_status *ret_status)
+                     const void **ret_message, pk_buffer **ret_kept, pk_status *ret_status)
 {
-    const pk_encoding *encoding = &reader->call->encoding;
-    return pk_unmarshal(encoding->codec, encoding->backup, reader->type, message->bytes, arena,
-                        ret_message, ret_status);
+    int r = pk_body_unmarshal(&reader->call->encoding, reader->type, message, arena, ret_message,
+                              ret_kept, ret_status);
+    if (PK_UNLIKELY(*ret_kept != NULL))
+        reader->kept_bytes += (*ret_kept)->capacity;
+    return r;
 }
 
 /* The same into a block of its own. */
@@ -146,11 +168,15 @@ static int unmarshal_taken(pk_reader *reader, const pk_body_message *message,
 {
     pk_arena arena;
     pk_arena_init(&arena, reader->arena.memory, 0);
-    int r = unmarshal(reader, message, &arena, ret_message, ret_status);
+    pk_buffer *kept;
+    int r = unmarshal(reader, message, &arena, ret_message, &kept, ret_status);
     if (r == 0) {
         *ret_message = take_root(reader, &arena, *ret_message);
-        if (*ret_message)
+        if (*ret_message) {
+            taken_of(*ret_message)->kept = kept;
             return 0;
+        }
+        drop_kept(reader, kept);
         *ret_status = pk_status_no_memory;
         r = PK_ERR_NOMEM;
     } else {
@@ -174,7 +200,7 @@ static bool decode(pk_reader *reader, const pk_body_message *message, bool take,
     reader->call->request_compressed = message->compressed;
     pk_status status;
     int r = take ? unmarshal_taken(reader, message, ret_message, &status)
-                 : unmarshal(reader, message, &reader->arena, ret_message, &status);
+                 : unmarshal(reader, message, &reader->arena, ret_message, &reader->kept, &status);
     if (PK_LIKELY(r == 0)) {
         give_credit(reader, CREDIT_PIECE);
         tell_held(reader);
@@ -235,6 +261,7 @@ static pk_future ask(pk_reader *reader, bool take)
     if (PK_UNLIKELY(pk_stream_waits(&reader->wait)))
         return pk_failed(call, PK_INTERNAL, "a read is asked for while another one is pending");
     pk_arena_reset(&reader->arena);
+    drop_kept(reader, pk_steal(&reader->kept));
     pk_future now = read_now(reader, take);
     if (PK_LIKELY(now.state != PK_FUTURE_PENDING))
         return now;

@@ -27,10 +27,12 @@ struct pk_reader {
     const pk_message_type *type;
     pk_arena arena; /* what the message that is lent out lives in; reset at the next read */
     struct pk_stream_wait wait;
+    pk_buffer *kept;        /* what the message that is lent out was decoded in; NULL: copied */
+    size_t kept_bytes;      /* of it and of those of messages that were taken */
     struct pk_taken *taken; /* messages with a block of their own, newest first */
     pk_buffer *unread;      /* bytes that came while nobody read; NULL: none */
     size_t owed;            /* body bytes whose flow control credit was not given back */
-    size_t held;            /* what the exchange was told of the message that is being gathered */
+    size_t held;            /* what the exchange was told of bytes that are kept or gathered */
     bool take;              /* the pending read is a pk_reader_take */
     bool ended;             /* the peer has ended its side */
 };

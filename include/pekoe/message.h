@@ -43,6 +43,8 @@ typedef struct pk_reserve_plan {
 
 enum {
     PK_MESSAGE_UTF8 = 1 << 0, /* strings must be UTF-8 (the file's syntax is proto3) */
+    /* A call decodes it on the body's own buffer, where it can; only with a slab decoder. */
+    PK_MESSAGE_ZERO_COPY = 1 << 1,
 };
 
 typedef struct pk_message_type {

@@ -29,6 +29,11 @@ import "base.proto";
 message Return { Basket basket = 1; repeated Item items = 2; }
 service Back { rpc Give(Return) returns (Basket); }
 '''
+ZERO = '''syntax = "proto3"; package shop;
+import "pekoe/options.proto";
+message Large { option (pekoe.zero_copy) = true; bytes data = 1; }
+message Small { bytes data = 1; }
+'''
 GROUPS = '''syntax = "proto2"; package g;
 message HasGroup { optional group Part = 1 { optional string text = 2; } }
 message Above { repeated HasGroup all = 1; }
@@ -113,6 +118,20 @@ def choices(folder):
     check('a name that no message has is an error that says so',
           not folder.generate('wrong', 'base', options=['slab=shop.Itme'])
           and 'slab=shop.Itme' in folder.error, folder.error)
+    check('zero-copy is off until it is asked for',
+          'ZERO_COPY' not in folder.text('all', 'base.pekoe.c'))
+    folder.generate('zero', 'base', 'service', 'zero',
+                    options=['slab-zero-copy=services', 'slab=shop.Lonely',
+                             'slab-zero-copy=shop.Lonely'])
+    check('the option gives a decoder and zero-copy; the parameter takes services and names',
+          folder.decoders('zero', 'zero') == {'shop__large'}
+          and folder.text('zero', 'zero.pekoe.c').count('PK_MESSAGE_ZERO_COPY') == 1
+          and folder.text('zero', 'base.pekoe.c').count('PK_MESSAGE_ZERO_COPY') == 1
+          and folder.text('zero', 'service.pekoe.c').count('PK_MESSAGE_ZERO_COPY') == 3,
+          folder.error, folder.decoders('zero', 'zero'))
+    check('zero-copy without a slab decoder is an error that names the message',
+          not folder.generate('wrong', 'base', options=['slab-zero-copy=shop.Item'])
+          and 'shop.Item' in folder.error, folder.error)
     folder.generate('groups', 'groups', options=['slab=opt-in', 'slab-exclude=g.HasGroup'])
     check('what has a group, or may hold one, always gets a decoder',
           folder.decoders('groups', 'groups') == {'g__has_group', 'g__above'},
@@ -135,7 +154,8 @@ def linking(folder):
 
 def main():
     with tempfile.TemporaryDirectory() as path:
-        folder = Folder(path, base=BASE, service=SERVICE, second=SECOND, groups=GROUPS)
+        folder = Folder(path, base=BASE, service=SERVICE, second=SECOND, zero=ZERO,
+                        groups=GROUPS)
         choices(folder)
         linking(folder)
     print('1..%d' % len(checks))
