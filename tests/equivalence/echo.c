@@ -32,6 +32,7 @@ static const pk_message_type *const types[] = {
     &kinds3_few_repeated_type, &kinds3_maps_type,       &kinds3_choice_type,  &kinds3_tree_type,
     &kinds3_high_numbers_type, &kinds2_enums_type,      &kinds2_groups_type,  &kinds2_required_type,
     &kinds2_defaults_type,     &kinds3_small_type,      &kinds3_tiny_type,    &kinds2_inner_type,
+    &kinds3_forest_type,
 };
 
 static pk_memory memory;

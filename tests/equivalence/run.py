@@ -1,14 +1,16 @@
 """Compares decoding and packing with python3-protobuf; TAP on standard output.
 
-usage: run.py ECHO [ROUNDS]
+usage: run.py ECHO CORPUS [ROUNDS]
 
 Random messages of every kind of field are decoded and packed again by each way that echo.c knows;
 python's parse of the result must be python's parse of the original. Then the samples are cut at
 every offset and changed at every byte: the verdict and the contents must be python's, but for the
-accepted differences below.
+accepted differences below. CORPUS is that of fuzz_decode: its inputs are judged by python too, as they
+are, cut and changed.
 """
 import importlib
 import os
+import pathlib
 import random
 import struct
 import subprocess
@@ -30,8 +32,11 @@ kinds3 = importlib.import_module('kinds3_pb2')
 TYPES = [kinds3.Everything, kinds2.Everything, kinds3.Scalars, kinds3.Repeated,
          kinds3.FewRepeated, kinds3.Maps, kinds3.Choice, kinds3.Tree, kinds3.HighNumbers,
          kinds2.Enums, kinds2.Groups, kinds2.Required, kinds2.Defaults, kinds3.Small,
-         kinds3.Tiny, kinds2.Inner]
+         kinds3.Tiny, kinds2.Inner, kinds3.Forest]
 DECODE, IN_PLACE, MERGE, LOOKAHEAD, PRESCAN, COPY, BY_PROTOBUF_C, GUARDED = range(8)
+# What the first byte of an input means to fuzz_decode.c.
+FUZZED = [*range(14), TYPES.index(kinds3.Forest), TYPES.index(kinds2.Inner)]
+FUZZED_STRATEGIES = [IN_PLACE, LOOKAHEAD, PRESCAN]
 GROUPED = {kinds2.Groups, kinds2.Everything}
 LIMIT, MALFORMED = 4, 5
 
@@ -175,12 +180,20 @@ def compare(echo, rng, rounds, operation, with_unknown):
     return problems
 
 
+ACCEPTED = {
+    'a NUL in a string is refused, since a char * holds none':
+        lambda error, packed: error and b'NUL' in packed,
+    'a map entry without its value has an empty message, whose required fields are written':
+        lambda error, packed: not error and b'\x12\x04\x08\x00\x1a\x00' in packed,
+}
+
+
 def accepted(error, packed):
-    """Differences that docs/messages.md lists: a char * holds no NUL, and a map entry without its
-    value has an empty message there, whose required fields are written like any other's."""
-    if error:
-        return b'NUL' in packed
-    return b'\x12\x04\x08\x00\x1a\x00' in packed
+    """The differences that docs/messages.md lists: which of them this is, else None."""
+    for difference, holds in ACCEPTED.items():
+        if holds(error, packed):
+            return difference
+    return None
 
 
 def damaged(rng, bytes_):
@@ -191,30 +204,66 @@ def damaged(rng, bytes_):
             yield bytes_[:at] + bytes([byte]) + bytes_[at + 1:]
 
 
+class Verdicts:
+    """What was judged by python, and where its verdict or its message was another."""
+
+    def __init__(self, echo):
+        self.echo = echo
+        self.cases = 0
+        self.accepted = dict.fromkeys(ACCEPTED, 0)
+        self.problems = []
+
+    def judge(self, operation, index, bytes_):
+        type_ = TYPES[index]
+        self.cases += 1
+        error, packed = self.echo.ask(operation, index, bytes_)
+        expected = parse(type_, bytes_)
+        got = None if error else parse(type_, packed)
+        if expected == got or not error and packed == expected:
+            return
+        difference = accepted(error, packed)
+        if difference:
+            self.accepted[difference] += 1
+        else:
+            self.problems.append('%s: %s gave %s %s, expected %s'
+                                 % (type_.DESCRIPTOR.full_name, bytes_.hex(), error,
+                                    packed if error else packed.hex(),
+                                    expected and expected.hex()))
+
+    def tell(self):
+        print('# %d judged' % self.cases)
+        for difference, count in self.accepted.items():
+            print('# %d accepted: %s' % (count, difference))
+        return self.problems
+
+
 def compare_damaged(echo, rng, samples):
-    problems, cases, differences = [], 0, 0
+    verdicts = Verdicts(echo)
     for index, type_ in enumerate(TYPES):
         for _ in range(samples):
             whole = sample(type_, rng, True)
             while len(whole) > 1500:
                 whole = sample(type_, rng, True)
             for bytes_ in damaged(rng, whole):
-                cases += 1
-                error, packed = echo.ask(IN_PLACE, index, bytes_)
-                expected = parse(type_, bytes_)
-                got = None if error else parse(type_, packed)
-                if expected == got or not error and packed == expected:
-                    continue
-                if accepted(error, packed):
-                    differences += 1
-                    continue
-                problems.append('%s: %s gave %s %s, expected %s'
-                                % (type_.DESCRIPTOR.full_name, bytes_.hex(), error,
-                                   packed if error else packed.hex(),
-                                   expected and expected.hex()))
-    print('# %d damaged messages, %d accepted differences, %d others'
-          % (cases, differences, len(problems)))
-    return problems
+                verdicts.judge(IN_PLACE, index, bytes_)
+    return verdicts.tell()
+
+
+def compare_corpus(echo, rng, folder):
+    """Every input as fuzz_decode.c takes it, then damaged."""
+    verdicts = Verdicts(echo)
+    inputs = [path.read_bytes() for path in sorted(pathlib.Path(folder).iterdir())]
+    if not inputs:
+        return ['%s is empty' % folder]
+    for input_ in filter(None, inputs):
+        index = FUZZED[input_[0] % len(FUZZED)]
+        strategy = FUZZED_STRATEGIES[input_[0] // len(FUZZED) % len(FUZZED_STRATEGIES)]
+        verdicts.judge(strategy, index, input_[1:])
+        # One that libFuzzer found is one of thousands, and damaged by itself.
+        if len(inputs) < 100:
+            for bytes_ in damaged(rng, input_[1:]):
+                verdicts.judge(strategy, index, bytes_)
+    return verdicts.tell()
 
 
 def compare_with_protobuf_c(echo, rng, rounds):
@@ -242,7 +291,7 @@ def silence_protobuf():
 
 
 def main():
-    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 480
+    rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 510
     rng = random.Random(20)
     silence_protobuf()
     echo = Echo(sys.argv[1])
@@ -256,6 +305,7 @@ def main():
           compare_with_protobuf_c(echo, rng, rounds))
     check('truncated and corrupted messages, as python does',
           compare_damaged(echo, rng, max(1, rounds // 240)))
+    check("the fuzz target's inputs, as python does", compare_corpus(echo, rng, sys.argv[2]))
     echo.process.stdin.close()
     check('the program ended well', [] if echo.process.wait() == 0 else ['no'])
     print('1..%d' % len(checks))
