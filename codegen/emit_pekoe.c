@@ -20,7 +20,13 @@ void gen_emit_pekoe_header_opening(struct gen_run *run, const struct gen_file *f
               "file", file->name, "guard", file->c_identifier);
     if (!file->no_generate)
         gen_print(out, "#include \"$stem$.pb-c.h\"\n\n", "stem", file->c_stem);
-    gen_write(out, "PK_BEGIN_DECLS\n\n");
+    gen_write(out, "/* No warnings from here about what the .proto calls deprecated. */\n"
+                   "#ifdef __GNUC__\n"
+                   "#pragma GCC diagnostic push\n"
+                   "#pragma GCC diagnostic ignored \"-Wdeprecated-declarations\"\n"
+                   "#endif\n"
+                   "\n"
+                   "PK_BEGIN_DECLS\n\n");
 }
 
 void gen_emit_pekoe_header_closing(struct gen_run *run, const struct gen_file *file,
@@ -28,7 +34,13 @@ void gen_emit_pekoe_header_closing(struct gen_run *run, const struct gen_file *f
 {
     (void) run;
     (void) file;
-    gen_write(out, "PK_END_DECLS\n\n#endif\n");
+    gen_write(out, "PK_END_DECLS\n"
+                   "\n"
+                   "#ifdef __GNUC__\n"
+                   "#pragma GCC diagnostic pop\n"
+                   "#endif\n"
+                   "\n"
+                   "#endif\n");
 }
 
 void gen_emit_pekoe_source_opening(struct gen_run *run, const struct gen_file *file,

@@ -181,7 +181,8 @@ void pk_client_end(pk_client_call *client, const pk_status *status)
     } else if (!client->over) {
         pk_client_count_outcome(client, status ? status->code : PK_OK);
     }
-    client->status = status ? pk_status_copy(&call->scope.arena, status) : (pk_status){PK_OK};
+    client->status =
+        status ? pk_status_copy(&call->scope.arena, status) : (pk_status){.code = PK_OK};
     call->end_status = client->status.code != PK_OK ? client->status : ended_normally;
     forget_written(client);
     if (client->opening.waiting)

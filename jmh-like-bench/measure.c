@@ -83,7 +83,8 @@ void pk_bench_extras_done(pk_bench_extras *extras)
 }
 
 /* The first end of a trial is the one that is told. */
-static void end_trial(struct trial *trial, bool skipped, const char *format, va_list list)
+__attribute__((format(printf, 3, 0))) static void end_trial(struct trial *trial, bool skipped,
+                                                            const char *format, va_list list)
 {
     pthread_mutex_lock(&trial->lock);
     if (!atomic_load(&trial->failed)) {

@@ -228,9 +228,16 @@ static int failing_decode(const pk_codec *self, const pk_message_type *type, pk_
     return PK_ERR_MALFORMED;
 }
 
-static const pk_codec failing = {"failing", failing_prepend, NULL, failing_marshal, failing_decode};
-static const pk_codec failing_slowly = {"failing", NULL, NULL, failing_marshal, failing_decode};
-static const pk_codec failing_too = {"too", failing_prepend, NULL, failing_marshal, failing_decode};
+static const pk_codec failing = {.name = "failing",
+                                 .prepend = failing_prepend,
+                                 .marshal = failing_marshal,
+                                 .decode = failing_decode};
+static const pk_codec failing_slowly = {
+    .name = "failing", .marshal = failing_marshal, .decode = failing_decode};
+static const pk_codec failing_too = {.name = "too",
+                                     .prepend = failing_prepend,
+                                     .marshal = failing_marshal,
+                                     .decode = failing_decode};
 
 Test(marshal, a_backup_codec_is_tried_once, .init = set_up, .fini = tear_down)
 {

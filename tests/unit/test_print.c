@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static int print(char *out, size_t room, const char *format, ...)
+PK_PRINTF(3, 4) static int print(char *out, size_t room, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
