@@ -176,6 +176,39 @@ Test(windows, get_back_the_bytes_of_streams_that_were_reset)
     wire_close(&wire);
 }
 
+/* Ten at once, again and again, until ten windows were thrown away: the other half all finish. */
+Test(windows, let_uploads_finish_beside_those_that_are_reset)
+{
+    enum { WINDOW = 200000, UPLOADS = 10, PART = 10000 };
+    struct wire wire;
+    size_t sent = 0, discarded = 0;
+    uint32_t next = 1;
+    wire_open(&wire, PK_SERVER_OPTS(.connection_window = WINDOW), true);
+    while (discarded <= 10 * WINDOW) {
+        for (uint32_t i = 0; i < UPLOADS; i++) {
+            put_request(&wire.out, next + 2 * i, false, i % 2 == 0 ? "/echo" : "/stuck", NULL);
+            put_filler(&wire.out, next + 2 * i, false, PART);
+            sent += PART;
+        }
+        put_window(&wire.out, 0, UPLOADS / 2 * PART); /* for the echoes */
+        wire_run(&wire);
+        for (uint32_t i = 1; i < UPLOADS; i += 2) {
+            put_reset(&wire.out, next + 2 * i, 8);
+            discarded += PART;
+        }
+        for (uint32_t i = 0; i < UPLOADS; i += 2)
+            put_data(&wire.out, next + 2 * i, true, "", 0);
+        wire_run(&wire);
+        for (uint32_t i = 0; i < UPLOADS; i += 2)
+            cr_assert(last_has(&wire.in, next + 2 * i, "x-received: 10000"), "stream %u",
+                      next + 2 * i);
+        /* Credit goes out by halves of the window. */
+        cr_assert_geq(65535 + granted(&wire.in, 0), sent + WINDOW / 2);
+        next += 2 * UPLOADS;
+    }
+    wire_close(&wire);
+}
+
 Test(windows, count_padding_and_give_it_back)
 {
     struct wire wire;
