@@ -35,6 +35,11 @@ void pk_decoder_bad_varint(pk_decoder *decoder)
                     "malformed message: a varint has no end within 10 bytes");
 }
 
+void pk_decoder_long_length(pk_decoder *decoder)
+{
+    pk_decoder_fail(decoder, PK_ERR_MALFORMED, "malformed message: a length takes over 5 bytes");
+}
+
 void pk_decoder_too_deep(pk_decoder *decoder)
 {
     pk_decoder_fail(decoder, PK_ERR_MALFORMED, "malformed message: messages are nested too deep");

@@ -177,6 +177,7 @@ PK_API bool pk_decoder_fail(pk_decoder *decoder, int error, const char *problem)
 /* The usual failures. They return nothing, so that inline callers fail by a plain constant. */
 PK_API __attribute__((cold)) void pk_decoder_truncated(pk_decoder *decoder);
 PK_API __attribute__((cold)) void pk_decoder_bad_varint(pk_decoder *decoder);
+PK_API __attribute__((cold)) void pk_decoder_long_length(pk_decoder *decoder);
 PK_API __attribute__((cold)) void pk_decoder_too_deep(pk_decoder *decoder);
 
 /*
@@ -276,7 +277,10 @@ PK_INLINE bool pk_decode_varint(pk_decoder *decoder, uint8_t **place, uint64_t *
     return true;
 }
 
-/* A length that has been compared with what is left. */
+/*
+ * A length that has been compared with what is left. One that is longer than a number of 32 bits can
+ * be is refused, whatever its value, as protobuf's own parsers do.
+ */
 PK_INLINE bool pk_decode_length(pk_decoder *decoder, uint8_t **place, uint8_t *end, size_t *length)
 {
     uint8_t *p = *place;
@@ -286,8 +290,8 @@ PK_INLINE bool pk_decode_length(pk_decoder *decoder, uint8_t **place, uint8_t *e
         value += (second << 7) - 0x80;
         if (PK_UNLIKELY(second >= 0x80)) {
             pk_varint varint = pk_read_varint_long(p - 2);
-            if (!varint.next) {
-                pk_decoder_bad_varint(decoder);
+            if (!varint.next || varint.next - (p - 2) > PK_LENGTH_BYTES_MAX) {
+                pk_decoder_long_length(decoder);
                 return false;
             }
             if (varint.value > PK_LENGTH_MAX) {

@@ -51,6 +51,7 @@ enum {
 
 #define PK_VARINT_MAX 10u         /* bytes of the longest varint */
 #define PK_LENGTH_MAX 0x7fffffffu /* bytes of the longest length-delimited value */
+#define PK_LENGTH_BYTES_MAX 5     /* bytes of the longest varint that may say a length */
 #define PK_FIELD_NUMBER_MAX 0x1fffffffu
 
 /* ---- Loads and stores --------------------------------------------------------------------- */

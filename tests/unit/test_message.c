@@ -92,6 +92,19 @@ Test(message, lengths_near_the_top_do_not_wrap)
     }
 }
 
+/* python3-protobuf refuses the first two, and takes the last. */
+Test(message, a_length_of_over_five_bytes_is_refused_whatever_its_value)
+{
+    static const char cut_to_nothing[] = "\x0a\x80\x80\x80\x80\x80\x80\x80\x80\x80\x04";
+    static const char six_bytes[] = "\x0a\x80\x80\x80\x80\x80\x00";
+    static const char five_bytes[] = "\x0a\x80\x80\x80\x80\x00";
+    expect_each(&kinds3_forest_type, cut_to_nothing, 11, PK_ERR_MALFORMED, 1u << 16);
+    expect_each(&kinds3_few_repeated_type, cut_to_nothing, 11, PK_ERR_MALFORMED, 1u << 16);
+    expect_each(&kinds3_forest_type, six_bytes, 7, PK_ERR_MALFORMED, 1u << 16);
+    expect_each(&kinds3_small_type, six_bytes, 7, PK_ERR_MALFORMED, 1u << 16); /* unknown there */
+    expect_each(&kinds3_forest_type, five_bytes, 6, 0, 1u << 16);
+}
+
 Test(message, a_branching_schema_reserves_what_is_there)
 {
     uint8_t bytes[268];
