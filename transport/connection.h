@@ -48,6 +48,7 @@ struct pk_connection {
     bool undecided;     /* about the version */
     uint8_t decided_by; /* bytes of HTTP/2's beginning that have come */
     pk_connection_host *host;
+    void *user;                     /* the host's */
     pk_connection *next, *previous; /* in the server's list */
     pk_watch watch;
     pk_flush flush;

@@ -77,6 +77,12 @@ typedef struct pk_channel_opts {
     size_t retry_policy_count;
     pk_retry_throttling retry_throttling; /* max_tokens 0: none */
     uint32_t header_bytes;                /* of a response's metadata (RFC 9113 6.5.2); 64 KiB */
+    /*
+     * "pick_first" (the default): one connection, to the first address that answers. "round_robin":
+     * a connection to each address, and calls go to those that are ready in turn.
+     */
+    const char *load_balancing;
+    uint32_t resolve_interval_ms; /* round_robin: the least time between two resolutions; 30 s */
 } pk_channel_opts;
 
 #define PK_CHANNEL_OPTS(...) (&(pk_channel_opts){.size = sizeof(pk_channel_opts), ##__VA_ARGS__})
