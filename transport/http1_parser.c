@@ -250,8 +250,8 @@ static int trailer_field(pk_http1_parser *parser, uint8_t *line, size_t length)
     if (r < 0)
         return r;
     static const char *const forbidden[] = {
-        "content-length", "transfer-encoding", "host", "connection", "trailer", "te", "expect",
-        "upgrade"};
+        "content-length", "transfer-encoding", "host",       "connection",      "trailer", "te",
+        "expect",         "upgrade",           "keep-alive", "proxy-connection"};
     for (size_t i = 0; i < sizeof forbidden / sizeof *forbidden; i++) {
         if (is(name, forbidden[i]))
             return refuse(parser, 400, "a field may not stand in trailers");

@@ -206,6 +206,8 @@ Test(http1_parser, what_breaks_a_rule_or_smuggles_is_refused)
         {400, CHUNKED "0\r\nContent-Length: 3\r\n\r\n"},
         {400, CHUNKED "0\r\nTransfer-Encoding: x\r\n\r\n"},
         {400, CHUNKED "0\r\nHost: other\r\n\r\n"},
+        {400, CHUNKED "0\r\nKeep-Alive: 5\r\n\r\n"},
+        {400, CHUNKED "0\r\nProxy-Connection: close\r\n\r\n"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct reading got = every_way(cases[i].request, strlen(cases[i].request));
