@@ -21,9 +21,19 @@ static long number_of(pk_call *call, const char *key)
     return value.bytes ? strtol(pk_call_copy(call, value.bytes, value.length), NULL, 10) : -1;
 }
 
+/* A name in metadata, as text in the call; NULL where the key is not there. */
+static const char *text_of(pk_call *call, const char *key)
+{
+    pk_slice value = pk_metadata_get(pk_call_metadata(call), key);
+    return value.bytes ? pk_call_copy(call, value.bytes, value.length) : NULL;
+}
+
+#define ECHO_INITIAL "x-grpc-test-echo-initial"
+#define ECHO_TRAILING "x-grpc-test-echo-trailing-bin"
+
 static void echo_initial(pk_call *call)
 {
-    static const char key[] = "x-grpc-test-echo-initial";
+    static const char key[] = ECHO_INITIAL;
     pk_metadata_place place = PK_METADATA_START;
     pk_slice value;
     while (pk_metadata_next(pk_call_metadata(call), key, &place, NULL, &value)) {
@@ -35,7 +45,7 @@ static void echo_initial(pk_call *call)
 
 static void echo_trailing(pk_call *call)
 {
-    static const char key[] = "x-grpc-test-echo-trailing-bin";
+    static const char key[] = ECHO_TRAILING;
     pk_metadata_place place = PK_METADATA_START;
     pk_slice value;
     while (pk_metadata_next(pk_call_metadata(call), key, &place, NULL, &value)) {
@@ -44,15 +54,105 @@ static void echo_trailing(pk_call *call)
     }
 }
 
+/* ---- What one call tells about another ---- */
+
+/*
+ * A name that some call has used, kept as long as the server: how the call of that name stands, and
+ * a gate that a stream of that name waits at.
+ */
+struct named {
+    struct named *next;
+    char name[64];
+    const char *state;   /* static */
+    unsigned opened;     /* how often the gate has been opened for nobody yet */
+    pk_promise *waiting; /* of the stream at the gate */
+};
+
+static struct named *all_named;
+
+static struct named *named(const char *name)
+{
+    for (struct named *named = all_named; named; named = named->next) {
+        if (strcmp(named->name, name) == 0)
+            return named;
+    }
+    struct named *added = calloc(1, sizeof *added);
+    if (!added)
+        abort();
+    snprintf(added->name, sizeof added->name, "%s", name);
+    added->state = "unknown";
+    added->next = all_named;
+    all_named = added;
+    return added;
+}
+
+static void free_named(void)
+{
+    while (all_named) {
+        struct named *first = all_named;
+        all_named = first->next;
+        free(first);
+    }
+}
+
+static void left_early(void *arg)
+{
+    struct named *named = arg;
+    if (strcmp(named->state, "running") == 0)
+        named->state = "cancelled";
+}
+
+/* NULL: the call has no name, nobody will ask about it. */
+static struct named *begin_named(pk_call *call)
+{
+    const char *name = text_of(call, "test-name");
+    if (!name)
+        return NULL;
+    struct named *begun = named(name);
+    begun->state = "running";
+    if (pk_call_on_end(call, left_early, begun) < 0)
+        begun->state = "unknown";
+    return begun;
+}
+
+static void end_named(struct named *named)
+{
+    if (named)
+        named->state = "ended";
+}
+
+static void open_gate(struct named *gate)
+{
+    pk_promise *waiting = gate->waiting;
+    gate->waiting = NULL;
+    /* The stream that waited may have gone. */
+    if (!waiting || pk_promise_done(waiting, NULL) < 0)
+        gate->opened++;
+}
+
+static pk_future wait_at(struct named *gate, pk_call *call)
+{
+    if (gate->opened > 0) {
+        gate->opened--;
+        return pk_done(NULL);
+    }
+    gate->waiting = pk_promise_new(pk_call_scope(call));
+    return pk_promise_future(gate->waiting);
+}
+
+/* ---- The service ---- */
+
 struct greeting {
     pk_call *call;
     const Helloworld__HelloRequest *request;
+    struct named *named;
 };
 
 static pk_future greet(const void *value, void *arg)
 {
     struct greeting *greeting = arg;
     long code = number_of(greeting->call, "test-status");
+    end_named(greeting->named);
     if (code > 0) {
         const char *name = greeting->request->name;
         pk_slice details = pk_metadata_get(pk_call_metadata(greeting->call), "test-details-bin");
@@ -60,8 +160,10 @@ static pk_future greet(const void *value, void *arg)
             greeting->call,
             &(pk_status){(pk_code) code, {(const uint8_t *) name, strlen(name)}, details});
     }
+    const char *asked = text_of(greeting->call, "test-how");
     Helloworld__HelloReply *reply = helloworld_hello_reply_new(greeting->call);
-    reply->message = pk_call_printf(greeting->call, "Hello, %s", greeting->request->name);
+    reply->message = asked ? pk_call_printf(greeting->call, "%s", named(asked)->state)
+                           : pk_call_printf(greeting->call, "Hello, %s", greeting->request->name);
     return helloworld_hello_reply_done(reply);
 }
 
@@ -73,8 +175,11 @@ static pk_future say_hello(void *self, pk_call *call, const Helloworld__HelloReq
         pk_metadata_add(pk_call_headers(call), "x-request-compressed",
                         pk_call_request_compressed(call) ? "1" : "0") < 0)
         fprintf(stderr, "echo-server: a header could not be added\n");
-    struct greeting *greeting =
-        pk_call_new(call, struct greeting, .call = call, .request = request);
+    const char *gate = text_of(call, "test-open");
+    if (gate)
+        open_gate(named(gate));
+    struct greeting *greeting = pk_call_new(call, struct greeting, .call = call, .request = request,
+                                            .named = begin_named(call));
     long delay = number_of(call, "test-delay-ms");
     if (delay < 0)
         return greet(NULL, greeting);
@@ -85,24 +190,35 @@ struct replies {
     pk_call *call;
     const Helloworld__HelloRequest *request;
     pk_writer *out;
+    struct named *named;
+    struct named *gate; /* NULL: none */
     long count, sent, delay;
-    bool slept;
+    bool waited;
 };
+
+/* Before a message but not before the first: the gate; before each one: the delay. */
+static pk_future wait_for_next(struct replies *replies)
+{
+    if (replies->gate && replies->sent > 0)
+        return wait_at(replies->gate, replies->call);
+    return replies->delay > 0 ? pk_sleep(pk_call_scope(replies->call), (uint64_t) replies->delay)
+                              : pk_done(NULL);
+}
 
 static pk_future reply_more(const void *value, void *arg)
 {
     struct replies *replies = arg;
     if (replies->sent == replies->count) {
         long code = number_of(replies->call, "test-status");
+        end_named(replies->named);
         return code > 0 ? pk_failed(replies->call, (pk_code) code, "%s", replies->request->name)
                         : pk_done(NULL);
     }
-    if (replies->delay > 0 && !replies->slept) {
-        replies->slept = true;
-        return pk_then(pk_sleep(pk_call_scope(replies->call), (uint64_t) replies->delay),
-                       reply_more, replies);
+    if (!replies->waited) {
+        replies->waited = true;
+        return pk_then(wait_for_next(replies), reply_more, replies);
     }
-    replies->slept = false;
+    replies->waited = false;
     replies->sent++;
     Helloworld__HelloReply reply = HELLOWORLD__HELLO_REPLY__INIT;
     reply.message = replies->request->name;
@@ -115,8 +231,10 @@ static pk_future it_keeps_replying(void *self, pk_call *call,
     echo_initial(call);
     echo_trailing(call);
     long count = number_of(call, "test-count");
+    const char *gate = text_of(call, "test-gate");
     struct replies *replies =
         pk_call_new(call, struct replies, .call = call, .request = request, .out = out,
+                    .named = begin_named(call), .gate = gate ? named(gate) : NULL,
                     .count = count < 0 ? 3 : count, .delay = number_of(call, "test-delay-ms"));
     return reply_more(NULL, replies);
 }
@@ -143,8 +261,10 @@ int main(int argc, char **argv)
     if (r == 0)
         r = pk_server_new(&server, loop, PK_SERVER_OPTS(.calls = PK_ROUTER_OPTS(.grpc_web = true)));
     static const char *const pages[] = {"http://page.test", NULL};
+    static const char *const exposed[] = {ECHO_INITIAL, ECHO_TRAILING, NULL};
     if (r == 0)
-        r = pk_router_set_cors(pk_server_router(server), PK_CORS_OPTS(.origins = pages));
+        r = pk_router_set_cors(pk_server_router(server),
+                               PK_CORS_OPTS(.origins = pages, .exposed = exposed));
     if (r == 0)
         r = helloworld_greeter_serve(server, &greeter, NULL);
     if (r == 0)
@@ -163,5 +283,6 @@ int main(int argc, char **argv)
     pk_loop_run(loop);
     pk_server_free(server);
     pk_loop_free(loop);
+    free_named();
     return 0;
 }
