@@ -7,6 +7,7 @@
 #include "core/scope.h"
 
 #include <string.h>
+#include <strings.h>
 
 #define FIRST_CAPACITY 4u /* fields */
 
@@ -290,6 +291,87 @@ pk_slice pk_metadata_get_last(const pk_metadata *metadata, const char *key)
     while (key && pk_metadata_next(metadata, key, &place, NULL, &value))
         continue;
     return value;
+}
+
+/* ---- Passing on ---- */
+
+static bool is_one_of(pk_slice name, const pk_slice *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (name.length == names[i].length && memcmp(name.bytes, names[i].bytes, name.length) == 0)
+            return true;
+    return false;
+}
+
+/* Whether a connection field names it, so that it concerns this hop only (RFC 9110, 7.6.1). */
+static bool is_of_connection(const pk_metadata *metadata, pk_slice name)
+{
+    for (size_t i = 0; i < metadata->count; i++) {
+        const pk_field *field = &metadata->fields[i];
+        if (!is_named(field, "connection", 10))
+            continue;
+        pk_slice rest = field->value;
+        while (rest.length > 0) {
+            const uint8_t *comma = memchr(rest.bytes, ',', rest.length);
+            size_t length = comma ? (size_t) (comma - rest.bytes) : rest.length;
+            pk_slice option = trimmed((pk_slice){rest.bytes, length});
+            if (option.length == name.length &&
+                strncasecmp((const char *) option.bytes, (const char *) name.bytes, name.length) ==
+                    0)
+                return true;
+            length += comma != NULL;
+            rest = (pk_slice){rest.bytes + length, rest.length - length};
+        }
+    }
+    return false;
+}
+
+/* Whether a field goes on to the next hop. */
+static bool is_forwarded(const pk_metadata *metadata, const pk_field *field)
+{
+    /* Of gRPC's own names these are between the two ends. */
+    static const pk_slice end_to_end[] = {PK_SLICE("grpc-trace-bin"), PK_SLICE("grpc-tags-bin"),
+                                          PK_SLICE("grpc-retry-pushback-ms")};
+    static const pk_slice one_hop[] = {PK_SLICE("expect"), PK_SLICE("http2-settings"),
+                                       PK_SLICE("proxy-authorization"),
+                                       PK_SLICE("proxy-authenticate")};
+    if (is_one_of(field->name, end_to_end, sizeof end_to_end / sizeof *end_to_end))
+        return true;
+    if (!is_shown(metadata, field) || !is_key(field->name) || !is_text(field->value))
+        return false;
+    return !is_one_of(field->name, one_hop, sizeof one_hop / sizeof *one_hop) &&
+           !is_of_connection(metadata, field->name);
+}
+
+static int copy_field(pk_metadata *to, const pk_field *field)
+{
+    size_t name_length = field->name.length, value_length = field->value.length;
+    uint8_t *copy = pk_arena_try(to->arena, name_length + value_length + 1);
+    if (!copy)
+        return PK_ERR_NOMEM;
+    memcpy(copy, field->name.bytes, name_length);
+    if (value_length > 0)
+        memcpy(copy + name_length, field->value.bytes, value_length);
+    return pk_metadata_add_slice(to, (pk_slice){copy, name_length},
+                                 (pk_slice){copy + name_length, value_length});
+}
+
+int pk_metadata_forward(pk_metadata *to, const pk_metadata *from, pk_metadata_filter *keep,
+                        void *self)
+{
+    if (!to)
+        return PK_ERR_NOMEM;
+    if (to->received)
+        return PK_ERR_STATE;
+    for (size_t i = 0; from && i < from->count; i++) {
+        const pk_field *field = &from->fields[i];
+        if (!is_forwarded(from, field) || (keep && !keep(self, field->name)))
+            continue;
+        int r = copy_field(to, field);
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 size_t pk_metadata_wire_size(const pk_field *fields, size_t count)

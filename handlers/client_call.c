@@ -1,6 +1,8 @@
 /* The client's side of a call: options, opening, response head, end. See client_call.h. */
 #include "handlers/client_call.h"
 
+#include <pekoe/raw.h>
+
 #include "core/status.h"
 
 #include <string.h>
@@ -60,6 +62,28 @@ pk_future pk_client_cancelled(pk_client_call *client, pk_promise *promise)
     if (!token || pk_call_on_end(&client->call, settle_token, token) < 0)
         (void) pk_promise_fail_with(promise, &pk_status_no_memory);
     return future;
+}
+
+/* ---- Waiting for the head ---- */
+
+static void settle_head(pk_client_call *client, const pk_metadata *headers)
+{
+    if (PK_UNLIKELY(client->head_wait != NULL))
+        (void) pk_promise_done(pk_steal(&client->head_wait), headers);
+}
+
+pk_future pk_call_received_head(pk_call *call)
+{
+    pk_client_call *client = call->client;
+    if (!client || client->head_wait)
+        return pk_failed(call, PK_INTERNAL, "the response's head is waited for once");
+    if (client->headed)
+        return pk_done(&call->metadata);
+    if (!pk_call_is_open(call))
+        return pk_done(NULL);
+    pk_promise *promise = pk_promise_new(&call->scope);
+    client->head_wait = promise;
+    return pk_promise_future(promise);
 }
 
 /* ---- What was written ---- */
@@ -189,6 +213,7 @@ void pk_client_end(pk_client_call *client, const pk_status *status)
         client->channel->ops->withdraw(client->channel, &client->opening);
     if (call->exchange)
         call->exchange->ops->reset(call->exchange, PK_RESET_CANCEL);
+    settle_head(client, NULL);
     client->style->ended(client);
     pk_body_reader_done(&call->body);
     if (PK_UNLIKELY(call->children != NULL))
@@ -306,7 +331,9 @@ static void add_fields(pk_client_call *client, const pk_call_opts *opts)
         r = pk_metadata_add(headers, field[0], field[1]);
     pk_metadata_place place = PK_METADATA_START;
     pk_slice key, value;
-    while (r == 0 && opts->metadata &&
+    if (r == 0 && opts->metadata && !opts->metadata->received)
+        r = pk_metadata_forward(headers, opts->metadata, NULL, NULL);
+    while (r == 0 && opts->metadata && opts->metadata->received &&
            pk_metadata_next(opts->metadata, NULL, &place, &key, &value)) {
         char *name = pk_arena_copy(&client->call.scope.arena, key.bytes, key.length);
         if (key.length > 4 && memcmp(key.bytes + key.length - 4, "-bin", 4) == 0)
@@ -432,6 +459,8 @@ pk_client_call *pk_client_call_new(pk_channel *channel, const pk_method *method,
     client->authority = channel->authority;
     client->status = (pk_status){.code = PK_OK};
     client->received_trailers = pk_metadata_over(NULL, 0, &call->scope.arena);
+    client->head_wait = NULL;
+    client->headed = false;
     client->reply = NULL;
     client->message = NULL;
     client->written = &client->first_written;
@@ -574,9 +603,13 @@ void pk_client_on_head(pk_exchange *exchange, const pk_head *head, bool ended)
     /* The server works on the request: it is not sent again. */
     forget_written(client);
     call->metadata = fields_of(client, head);
+    client->headed = true;
+    settle_head(client, &call->metadata);
     const pk_compressor *incoming;
-    if (pk_negotiate_response(call->encoding.compressors, head, &call->scope.arena, &incoming,
-                              &status) < 0)
+    if (call->body.kind & PK_BODY_RAW)
+        pk_body_reader_set_raw(&call->body, head);
+    else if (pk_negotiate_response(call->encoding.compressors, head, &call->scope.arena, &incoming,
+                                   &status) < 0)
         pk_client_end(client, &status);
     else
         pk_body_reader_set_incoming(&call->body, incoming);

@@ -45,8 +45,10 @@ struct pk_client_call {
     pk_slice authority;
     pk_status status; /* once ended, or over on the wire */
     pk_metadata received_trailers;
-    pk_promise *reply;   /* the producer's end of the stub's future; NULL: settled, or none */
-    const void *message; /* the reply, once decoded; in the call */
+    pk_promise *head_wait; /* the producer's end of pk_call_received_head; NULL: none waits */
+    bool headed;           /* the response's head has come, and is not all of it */
+    pk_promise *reply;     /* the producer's end of the stub's future; NULL: settled, or none */
+    const void *message;   /* the reply, once decoded; in the call */
     /* What was written, for as long as it may have to be sent again. */
     struct pk_written *written; /* first_written, or in the call */
     struct pk_written first_written;

@@ -333,8 +333,8 @@ static pk_call *open_call(pk_router *router, pk_exchange *exchange, const pk_hea
     return call;
 }
 
-/* What the head says of encodings and time. False: the call was answered. */
-static bool settle_terms(pk_router *router, pk_call *call, const pk_head *head)
+/* What the head says of encodings. False: the call was answered. */
+static bool settle_compression(pk_router *router, pk_call *call, const pk_head *head)
 {
     pk_negotiation negotiation;
     pk_status status;
@@ -350,6 +350,13 @@ static bool settle_terms(pk_router *router, pk_call *call, const pk_head *head)
         /* A client that compresses learns what else it may use. */
         call->encoding.tell_encodings = true;
     }
+    return true;
+}
+
+/* And of time. */
+static bool settle_deadline(pk_call *call, const pk_head *head)
+{
+    pk_status status;
     pk_slice timeout = pk_head_value(head, PK_FIELD_GRPC_TIMEOUT);
     if (!timeout.bytes)
         return true;
@@ -406,7 +413,11 @@ static void accept_exchange(void *self, pk_exchange *exchange, const pk_head *he
         call->path = pk_call_copy(call, path.bytes, path.length);
         call->encoding.codec = &pk_codec_bytes;
     }
-    if (PK_LIKELY(settle_terms(router, call, head)))
+    if (PK_UNLIKELY(route == &router->fallback && router->raw))
+        pk_body_reader_set_raw(&call->body, head);
+    else if (PK_UNLIKELY(!settle_compression(router, call, head)))
+        return;
+    if (PK_LIKELY(settle_deadline(call, head)))
         route->method->serve(call, ended);
 }
 

@@ -9,6 +9,7 @@
 #define PEKOE_HANDLERS_ROUTER_H
 
 #include <pekoe/generated.h>
+#include <pekoe/raw.h>
 
 #include "core/exchange.h"
 #include "marshalling/protocol.h"
@@ -34,8 +35,10 @@ struct pk_router {
     size_t route_count, route_capacity;
     struct pk_registration *services;
     size_t service_count, service_capacity;
-    struct pk_route fallback; /* for paths that no service has; see unary/generic.c */
+    struct pk_route
+        fallback; /* for paths that no service has; see unary/generic.c, streaming/raw.c */
     pk_generic_handler *generic;
+    pk_raw_handler *raw; /* in place of `generic`: the fallback takes raw calls */
     pk_error_handler *error_handler;
     void *error_self;
     unsigned protocols;            /* PK_PROTOCOLS_* that are switched on */

@@ -209,7 +209,9 @@ int pk_marshal(const pk_encoding *encoding, const pk_message_type *type, const v
             return PK_ERR_NOMEM;
         }
         buffer->start -= PK_FRAME_PREFIX;
-        pk_frame_write_prefix(buffer->start, compressed ? envelope->compressed : envelope->plain,
+        pk_frame_write_prefix(buffer->start,
+                              compressed || encoding->precompressed ? envelope->compressed
+                                                                    : envelope->plain,
                               (uint32_t) length);
     }
     *ret_buffer = buffer;

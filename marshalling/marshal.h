@@ -51,6 +51,7 @@ typedef struct pk_encoding {
     size_t compress_min_bytes;            /* shorter messages are left as they are */
     size_t send_limit;                    /* bytes of one message as sent; 0: no limit */
     bool tell_encodings;                  /* the reply names the compressors that are known */
+    bool precompressed;                   /* what the codec writes is compressed: it is flagged */
 } pk_encoding;
 
 /* The flags of a message's prefix, which are the protocol's to say. */

@@ -6,6 +6,7 @@
 #include "marshalling/protocol_flags.h"
 
 #include <string.h>
+#include <strings.h>
 
 /* Whether trailers may come as a frame of this body. */
 static bool takes_trailers(const pk_body_reader *reader)
@@ -46,6 +47,17 @@ void pk_body_reader_set_incoming(pk_body_reader *reader, const pk_compressor *in
         reader->frames.allowed |= PK_FRAME_COMPRESSED;
     else
         reader->frames.allowed &= (uint8_t) ~PK_FRAME_COMPRESSED;
+}
+
+void pk_body_reader_set_raw(pk_body_reader *reader, const pk_head *head)
+{
+    static const char identity[] = "identity";
+    pk_slice named = pk_head_value(head, PK_FIELD_GRPC_ENCODING);
+    bool is_identity = named.length == sizeof identity - 1 &&
+                       strncasecmp((const char *) named.bytes, identity, named.length) == 0;
+    reader->kind |= PK_BODY_RAW;
+    if (named.length > 0 && !is_identity)
+        reader->frames.allowed |= PK_FRAME_COMPRESSED;
 }
 
 void pk_body_reader_let_go(pk_body_reader *reader)
@@ -245,7 +257,10 @@ int pk_body_reader_next(pk_body_reader *reader, pk_body_message *ret_message)
         if (is_message && PK_UNLIKELY((reader->kind & PK_BODY_ONE) && reader->messages > 0))
             return fail_second_message(reader);
         pk_body_message message = {frame.payload, frame.holder, frame.gathered, false};
-        if (PK_UNLIKELY(frame.flags & PK_FRAME_COMPRESSED)) {
+        bool is_flagged = frame.flags & PK_FRAME_COMPRESSED;
+        if (PK_UNLIKELY(is_flagged && is_message && (reader->kind & PK_BODY_RAW))) {
+            message.compressed = true;
+        } else if (PK_UNLIKELY(is_flagged)) {
             r = decompress(reader, frame.payload, &message.bytes);
             if (r < 0)
                 return r;

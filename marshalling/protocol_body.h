@@ -31,10 +31,11 @@ typedef enum pk_body_kind {
     PK_BODY_REQUEST = 0,
     PK_BODY_RESPONSE = 1, /* trailer frames are taken where the protocol has them */
     PK_BODY_ONE = 2,      /* flag: exactly one message (a unary call) */
+    PK_BODY_RAW = 4,      /* flag: messages stay compressed */
 } pk_body_kind;
 
 typedef struct pk_body_message {
-    pk_slice bytes; /* plain; readable until the next call of the reader's functions */
+    pk_slice bytes; /* plain unless raw; readable until the reader's next function is called */
     /* The buffer that the bytes lie in: a reference keeps them readable longer. May be NULL. */
     pk_buffer *holder;
     /* Nobody else sees the bytes: they may be changed; PK_FRAME_PADDING readable ones follow. */
@@ -72,6 +73,12 @@ void pk_body_reader_init(pk_body_reader *reader, const pk_protocol *protocol,
 
 /* What a compressed message means, where negotiation tells only later; before the first chunk. */
 void pk_body_reader_set_incoming(pk_body_reader *reader, const pk_compressor *incoming);
+
+/*
+ * Hands messages on as they come: compressed ones stay so, and may come where `head`, in which the
+ * body was announced, names an encoding. Before the first chunk.
+ */
+void pk_body_reader_set_raw(pk_body_reader *reader, const pk_head *head);
 
 /* The slow path of pk_body_reader_done: there are buffers. */
 void pk_body_reader_let_go(pk_body_reader *reader);

@@ -121,7 +121,7 @@ void pk_reader_give_back(pk_reader *reader, const void *message)
 /* Bytes of a decoded message's root. */
 static size_t root_size(const pk_reader *reader)
 {
-    return reader->type ? reader->type->struct_size : sizeof(pk_slice);
+    return reader->type ? reader->type->struct_size : sizeof(pk_raw_message);
 }
 
 /* Moves a message that was decoded into `arena` behind a header. NULL without memory. */
@@ -152,11 +152,35 @@ static void release_reader(struct pk_call_release *release)
 
 /* ---- Decoding ---- */
 
+/* A message as it came: where its bytes are nobody else's they stay where they lie. */
+static int keep_raw(const pk_body_message *message, pk_arena *arena, const void **ret_message,
+                    pk_buffer **ret_kept, pk_status *ret_status)
+{
+    pk_raw_message *raw = pk_arena_try(arena, sizeof *raw);
+    bool in_place = message->owned && message->holder;
+    size_t length = message->bytes.length;
+    uint8_t *copy = in_place ? NULL : pk_arena_try(arena, length + 1);
+    *ret_kept = NULL;
+    if (!raw || (!in_place && !copy)) {
+        *ret_status = pk_status_no_memory;
+        return PK_ERR_NOMEM;
+    }
+    if (in_place)
+        *ret_kept = pk_buffer_ref(message->holder);
+    else if (length > 0)
+        memcpy(copy, message->bytes.bytes, length);
+    *raw = (pk_raw_message){{in_place ? message->bytes.bytes : copy, length}, message->compressed};
+    *ret_message = raw;
+    return 0;
+}
+
 static int unmarshal(pk_reader *reader, const pk_body_message *message, pk_arena *arena,
                      const void **ret_message, pk_buffer **ret_kept, pk_status *ret_status)
 {
-    int r = pk_body_unmarshal(&reader->call->encoding, reader->type, message, arena, ret_message,
-                              ret_kept, ret_status);
+    int r = PK_UNLIKELY(!reader->type)
+                ? keep_raw(message, arena, ret_message, ret_kept, ret_status)
+                : pk_body_unmarshal(&reader->call->encoding, reader->type, message, arena,
+                                    ret_message, ret_kept, ret_status);
     if (PK_UNLIKELY(*ret_kept != NULL))
         reader->kept_bytes += (*ret_kept)->capacity;
     return r;

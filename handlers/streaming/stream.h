@@ -9,6 +9,7 @@
 #define PEKOE_HANDLERS_STREAMING_STREAM_H
 
 #include <pekoe/operators.h>
+#include <pekoe/raw.h>
 
 #include "handlers/call.h"
 
@@ -24,7 +25,7 @@ struct pk_reader {
     pk_source source; /* filled where the reader is used as one */
     struct pk_call_release release;
     pk_call *call;
-    const pk_message_type *type;
+    const pk_message_type *type; /* NULL: raw */
     pk_arena arena; /* what the message that is lent out lives in; reset at the next read */
     struct pk_stream_wait wait;
     pk_buffer *kept;        /* what the message that is lent out was decoded in; NULL: copied */
@@ -39,7 +40,7 @@ struct pk_reader {
 
 struct pk_writer {
     pk_call *call;
-    const pk_message_type *type;
+    const pk_message_type *type; /* NULL: raw */
     struct pk_stream_wait wait;
     bool started; /* the response's head has gone */
     bool plain;   /* messages are not to be compressed */
@@ -81,6 +82,9 @@ static inline pk_future pk_stream_ended(const pk_call *call)
 
 /* Client: all was read; ends the call with the server's status, which is the outcome of a read. */
 pk_future pk_stream_outcome(pk_call *call);
+
+/* Adds what a raw call's head says of compression. PK_ERR_INVALID, PK_ERR_NOMEM. */
+PK_NODISCARD int pk_stream_add_encodings(pk_metadata *headers, const pk_encodings *encodings);
 
 /* ---- Reader ---- */
 

@@ -7,6 +7,8 @@
 #include "handlers/reply.h"
 #include "handlers/streaming/stream.h"
 
+#include <string.h>
+
 /* ---- The end ---- */
 
 static void settle_wait(struct pk_stream_wait *wait, const pk_status *status)
@@ -200,6 +202,61 @@ pk_future pk_call_client_streaming(pk_channel *channel, const pk_method *method,
     pk_future future = pk_reply_future(client);
     pk_client_start(client);
     return future;
+}
+
+/* ---- Raw calls ---- */
+
+/* The call's own method row: its path and no types. */
+static void set_path(pk_client_call *client, const char *path)
+{
+    pk_call *call = &client->call;
+    pk_method *method = pk_arena_zeroed(&call->scope.arena, sizeof *method);
+    method->path_length = strlen(path);
+    method->path = call->path = pk_arena_copy(&call->scope.arena, path, method->path_length);
+    call->method = method;
+    client->policy = pk_retry_policy_of(client->channel, path);
+    if (path[0] != '/' || strpbrk(path, " \t\r\n"))
+        pk_client_spoil(client, &PK_STATUS(PK_INTERNAL, "the path of a call starts with /"));
+}
+
+/* What pekoe itself knows of compression is not told. */
+static void set_encodings(pk_client_call *client, const pk_encodings *encodings)
+{
+    static const pk_compressor_set none;
+    static const pk_slice identity = PK_SLICE("identity");
+    pk_call *call = &client->call;
+    call->encoding.compressors = &none;
+    call->encoding.compressor = NULL;
+    int r = pk_stream_add_encodings(
+        &call->headers,
+        &(pk_encodings){encodings ? encodings->message : (pk_slice){NULL, 0},
+                        encodings && encodings->accepted.length > 0 ? encodings->accepted
+                                                                    : identity});
+    if (r < 0)
+        pk_client_spoil(client, r == PK_ERR_NOMEM
+                                    ? &pk_status_no_memory
+                                    : &PK_STATUS(PK_INTERNAL, "encodings that may not be sent"));
+}
+
+pk_reader *pk_call_raw(pk_channel *channel, const char *path, const pk_encodings *encodings,
+                       pk_writer **ret_out, const pk_call_opts *opts)
+{
+    static const pk_client_style raw_style = {
+        .events = &stream_events,
+        .body_kind = PK_BODY_RESPONSE | PK_BODY_RAW,
+        .room = has_room,
+        .ended = stream_ended,
+    };
+    static const pk_method any = {.path = "a raw call"};
+    pk_client_call *client = open_call(channel, &any, &raw_style, opts);
+    *ret_out = client ? lend_writer(client) : &no_writer;
+    if (PK_UNLIKELY(!client))
+        return &no_reader;
+    pk_reader *reader = lend_reader(client);
+    set_path(client, path);
+    set_encodings(client, encodings);
+    pk_client_start(client);
+    return reader;
 }
 
 /* ---- The program's ends ---- */

@@ -57,6 +57,11 @@ static int encode(pk_writer *writer, const void *message, pk_buffer **ret_buffer
     const pk_compressor *compressor = encoding->compressor;
     if (PK_UNLIKELY(writer->plain))
         encoding->compressor = NULL;
+    if (PK_UNLIKELY(!writer->type)) {
+        const pk_raw_message *raw = message;
+        encoding->precompressed = raw->compressed;
+        message = &raw->bytes;
+    }
     int r = protocol->message(protocol, encoding, writer->type, message, ret_buffer, ret_status);
     encoding->compressor = compressor;
     return r;

@@ -21,6 +21,7 @@ static const pk_method generic_method = {.invoke = invoke_generic, .serve = pk_s
 void pk_router_set_generic(pk_router *router, pk_generic_handler *handler, void *self)
 {
     router->generic = handler;
+    router->raw = NULL;
     router->fallback =
         (struct pk_route){.method = handler ? &generic_method : NULL, .impl = router, .self = self};
 }

@@ -62,6 +62,17 @@ typedef struct pk_metadata_place {
 PK_API bool pk_metadata_next(const pk_metadata *metadata, const char *key, pk_metadata_place *place,
                              pk_slice *ret_key, pk_slice *ret_value);
 
+/*
+ * Adds the fields of `from` to `to`, metadata to be sent, as they travel: binary values are not
+ * decoded, several values stay several fields in their order. What concerns one hop only is left
+ * out (HTTP's own fields, the grpc- fields that this hop's call sets), and so is what gRPC does not
+ * allow to be sent. `keep` is asked about the others; NULL keeps all. Names and values are copied.
+ * PK_ERR_STATE where `to` was received, PK_ERR_NOMEM.
+ */
+typedef bool pk_metadata_filter(void *self, pk_slice key);
+PK_API PK_NODISCARD int pk_metadata_forward(pk_metadata *to, const pk_metadata *from,
+                                            pk_metadata_filter *keep, void *self);
+
 PK_END_DECLS
 
 #endif

@@ -9,6 +9,7 @@
 #include <pekoe/loop.h>
 #include <pekoe/message.h>
 #include <pekoe/metadata.h>
+#include <pekoe/raw.h>
 #include <pekoe/server.h>
 #include <pekoe/service.h>
 #include <pekoe/status.h>
