@@ -1,8 +1,7 @@
 /*
  * One HTTP/2 session: frames, HPACK, streams and flow control, for either role, without a socket.
  *
- * This interface is all that pekoe knows of its HTTP/2 library; http2_session.c is the only file
- * that sees nghttp2. The caller feeds bytes, then reads the batch of events that they gave, then
+ * This interface is all that pekoe knows of its HTTP/2 library; only http2_session*.c see nghttp2. The caller feeds bytes, then reads the batch of events that they gave, then
  * submits, then takes output. Nothing here calls the application, and no function of this header
  * is called from inside a callback of the library, so that the library is never re-entered.
  *

@@ -1,0 +1,389 @@
+/* What goes out over the HTTP/2 session: see http2_session.h. */
+#include "transport/http2_session_private.h"
+
+#define FIELDS_ON_STACK 32u /* fields of a block that is sent without taking memory */
+
+/* ---- Field blocks ---- */
+
+/* Names and values stay where they are: the exchange's contract keeps them readable. */
+static void fill(nghttp2_nv *ret_fields, const pk_field *fields, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        ret_fields[i] = (nghttp2_nv){
+            .name = (uint8_t *) (uintptr_t) fields[i].name.bytes,
+            .value = (uint8_t *) (uintptr_t) fields[i].value.bytes,
+            .namelen = fields[i].name.length,
+            .valuelen = fields[i].value.length,
+            .flags = (uint8_t) (NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE |
+                                (fields[i].sensitive ? NGHTTP2_NV_FLAG_NO_INDEX : 0))};
+    }
+}
+
+/* A block being submitted: on the stack where it is small. */
+struct block {
+    nghttp2_nv few[FIELDS_ON_STACK];
+    nghttp2_nv *fields;
+    size_t count;
+};
+
+static int block_init(struct block *block, pk_memory *memory, size_t count)
+{
+    block->fields = block->few;
+    block->count = count;
+    if (count > FIELDS_ON_STACK)
+        block->fields = pk_memory_get(memory, count * sizeof *block->fields);
+    return block->fields ? 0 : PK_ERR_NOMEM;
+}
+
+static void block_done(struct block *block, pk_memory *memory)
+{
+    if (block->fields != block->few)
+        pk_memory_put(memory, block->fields, block->count * sizeof *block->fields);
+}
+
+static int submit_last(pk_http2_stream *stream)
+{
+    pk_http2_session *session = stream->session;
+    struct block block;
+    stream->last_submitted = true;
+    if (block_init(&block, session->memory, stream->last_count) < 0)
+        return PK_ERR_NOMEM;
+    fill(block.fields, stream->last, stream->last_count);
+    int result = nghttp2_submit_trailer(engine(session), stream->id, block.fields, block.count);
+    block_done(&block, session->memory);
+    return settle(session, result);
+}
+
+/* ---- Callbacks of the library ---- */
+
+/* Says how many bytes the next DATA frame takes from the queue; send_data then moves them. */
+static ssize_t on_read(nghttp2_session *library, int32_t id, uint8_t *bytes, size_t length,
+                       uint32_t *flags, nghttp2_data_source *source, void *user)
+{
+    pk_http2_session *session = user;
+    pk_http2_stream *stream = source->ptr;
+    if (session->output->bytes >= session->output_limit) {
+        session->output_full = true;
+        return NGHTTP2_ERR_PAUSE;
+    }
+    if (stream->queued == 0 && (!stream->finishing || stream->last_submitted)) {
+        stream->deferred = true;
+        return NGHTTP2_ERR_DEFERRED;
+    }
+    *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
+    if (stream->queued > length)
+        return (ssize_t) length;
+    if (stream->finishing) {
+        *flags |= NGHTTP2_DATA_FLAG_EOF;
+        if (stream->last_count > 0) {
+            *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
+            if (submit_last(stream) < 0)
+                return callback_failed(session, PK_ERR_NOMEM);
+        }
+    }
+    return (ssize_t) stream->queued;
+}
+
+/* Moves `length` bytes from the queue to the output; whole buffers take their reference along. */
+static int move_bytes(pk_http2_stream *stream, pk_output *output, size_t length)
+{
+    stream->queued -= length;
+    stream->session->queued -= length;
+    while (length > 0) {
+        pk_buffer *buffer = stream->queue;
+        size_t part = pk_buffer_length(buffer);
+        if (part > length)
+            part = length;
+        int r = pk_output_refer(output, buffer->start, part, buffer);
+        if (r < 0)
+            return r;
+        buffer->start += part;
+        length -= part;
+        if (buffer->start == buffer->end) {
+            stream->queue = buffer->next;
+            if (!stream->queue)
+                stream->queue_end = &stream->queue;
+            pk_buffer_unref(buffer);
+        }
+    }
+    return 0;
+}
+
+static int on_send_data(nghttp2_session *library, nghttp2_frame *frame, const uint8_t *frame_head,
+                        size_t length, nghttp2_data_source *source, void *user)
+{
+    pk_http2_session *session = user;
+    pk_http2_stream *stream = source->ptr;
+    if (pk_output_copy(session->output, frame_head, 9) < 0 ||
+        move_bytes(stream, session->output, length) < 0)
+        return callback_failed(session, PK_ERR_NOMEM);
+    if (stream->wants_room && stream->queued <= PK_HTTP2_QUEUE_LOW &&
+        (stream->queued == 0 || session->queued < session->limits.send_budget)) {
+        stream->wants_room = false;
+        session->rooms++;
+        return collect(session, stream, PK_HTTP2_ROOM, NULL, 0);
+    }
+    return 0;
+}
+
+/*
+ * A stream was reset, by us or by the library. Where errors of the peer are the reason they may
+ * come at the rate of its own resets: making us reset streams is as cheap for it as resetting them.
+ */
+static int count_reset(pk_http2_session *session, uint32_t error)
+{
+    if (error == NGHTTP2_NO_ERROR || error == NGHTTP2_CANCEL || error == NGHTTP2_REFUSED_STREAM ||
+        error == NGHTTP2_INTERNAL_ERROR)
+        return 0;
+    if (session->errors_left == 0) {
+        uint64_t now = session->clock(session->clock_context);
+        uint64_t more =
+            (now - session->errors_since) / PK_HTTP2_SECOND * session->limits.resets_per_second;
+        session->errors_since = now;
+        session->errors_left =
+            more < session->limits.resets ? (uint32_t) more : session->limits.resets;
+    }
+    if (session->errors_left == 0)
+        return nghttp2_session_terminate_session(engine(session), NGHTTP2_ENHANCE_YOUR_CALM);
+    session->errors_left--;
+    return 0;
+}
+
+static int on_frame_send(nghttp2_session *library, const nghttp2_frame *frame, void *user)
+{
+    pk_http2_session *session = user;
+    if (frame->hd.type == NGHTTP2_RST_STREAM && session->server)
+        return count_reset(session, frame->rst_stream.error_code) == NGHTTP2_ERR_NOMEM
+                   ? callback_failed(session, PK_ERR_NOMEM)
+                   : 0;
+    if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
+        return 0;
+    session->glitch_count = 0;
+    bool ended = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
+    if (!ended && session->server)
+        return 0;
+    pk_http2_stream *stream = find(session, frame->hd.stream_id);
+    if (!stream)
+        return 0;
+    stream->head_left = true;
+    stream->local_ended = ended;
+    if (!session->server || stream->remote_ended)
+        return 0;
+    /* The response is complete and the rest of the request unwanted (RFC 9113 section 8.1). */
+    return pk_http2_session_reset_stream(stream, PK_HTTP2_NO_ERROR) == NGHTTP2_ERR_NOMEM
+               ? callback_failed(session, PK_ERR_NOMEM)
+               : 0;
+}
+
+static int on_frame_not_send(nghttp2_session *library, const nghttp2_frame *frame, int error,
+                             void *user)
+{
+    pk_http2_session *session = user;
+    if (frame->hd.type != NGHTTP2_HEADERS || error != NGHTTP2_ERR_FRAME_SIZE_ERROR)
+        return 0;
+    /* Fields too large for the library: the stream cannot be answered. */
+    pk_http2_stream *stream = find(session, frame->hd.stream_id);
+    return stream && pk_http2_session_reset_stream(stream, PK_HTTP2_INTERNAL_ERROR) ==
+                         NGHTTP2_ERR_NOMEM
+               ? callback_failed(session, PK_ERR_NOMEM)
+               : 0;
+}
+
+void pk_http2_session_set_send_callbacks(nghttp2_session_callbacks *callbacks)
+{
+    nghttp2_session_callbacks_set_send_data_callback(callbacks, on_send_data);
+    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_frame_send);
+    nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks, on_frame_not_send);
+}
+
+/* ---- Requests ---- */
+
+/* Whether a stream waits and the peer allows one more. */
+static bool may_start(const pk_http2_session *session)
+{
+    return session->waiting && !session->output_full &&
+           session->open_count < nghttp2_session_get_remote_settings(
+                                     engine(session), NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
+}
+
+/* Hands the first stream that waits to the library. */
+static int start_one(pk_http2_session *session)
+{
+    pk_http2_stream *stream = session->waiting;
+    struct block block;
+    if (block_init(&block, session->memory, stream->request_count) < 0)
+        return PK_ERR_NOMEM;
+    fill(block.fields, stream->request, stream->request_count);
+    nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = on_read};
+    int32_t id = nghttp2_submit_request(engine(session), NULL, block.fields, block.count,
+                                        stream->body_attached ? &provider : NULL, stream);
+    block_done(&block, session->memory);
+    if (id == NGHTTP2_ERR_STREAM_ID_NOT_AVAILABLE) /* all ids are used up */
+        return pk_http2_session_close_waiting(stream, PK_HTTP2_REFUSED_STREAM) == 0 ? 0
+                                                                                    : PK_ERR_NOMEM;
+    if (id < 0)
+        return PK_ERR_NOMEM;
+    pk_http2_session_stop_waiting(stream);
+    stream->id = id;
+    session->open_count++;
+    return 0;
+}
+
+static int start_waiting(pk_http2_session *session)
+{
+    int r = 0;
+    while (r == 0 && may_start(session))
+        r = start_one(session);
+    return r;
+}
+
+/* ---- For the caller ---- */
+
+int pk_http2_session_take(pk_http2_session *session, pk_output *output, size_t limit)
+{
+    if (session->failed)
+        return session->failed;
+    session->output = output;
+    session->output_limit = limit;
+    session->output_full = false;
+    int r;
+    do {
+        r = start_waiting(session);
+        if (r == 0)
+            r = pk_http2_session_return_credit(session);
+        while (r == 0 && !session->output_full) {
+            const uint8_t *bytes;
+            ssize_t length = nghttp2_session_mem_send(engine(session), &bytes);
+            if (length < 0)
+                r = settle(session, (int) length);
+            else
+                r = session->failed;
+            if (length <= 0 || r < 0)
+                break;
+            r = pk_output_copy(output, bytes, (size_t) length);
+            if (output->bytes >= limit)
+                session->output_full = true;
+        }
+    } while (r == 0 && (session->credit > 0 || may_start(session)));
+    session->output = NULL;
+    if (r < 0)
+        session->failed = r;
+    return r < 0 ? r : session->output_full;
+}
+
+int pk_http2_open(pk_http2_session *session, const pk_field *fields, size_t count, bool body,
+                  pk_http2_stream **ret_stream)
+{
+    if (session->failed)
+        return session->failed;
+    if (session->peer_goes_away || session->gone_away ||
+        !nghttp2_session_check_request_allowed(engine(session)))
+        return PK_ERR_CLOSED;
+    pk_http2_stream *stream = pk_http2_session_new_stream(session, 0);
+    if (!stream)
+        return PK_ERR_NOMEM;
+    stream->request = fields;
+    stream->request_count = count;
+    stream->head_sent = true;
+    stream->body_attached = body;
+    stream->finishing = !body;
+    stream->waiting = true;
+    *session->waiting_end = stream;
+    session->waiting_end = &stream->next_waiting;
+    *ret_stream = stream; /* it is started when output is taken */
+    return 0;
+}
+
+size_t pk_http2_room_for_streams(const pk_http2_session *session)
+{
+    if (session->failed || session->peer_goes_away || session->gone_away ||
+        !nghttp2_session_check_request_allowed(engine(session)))
+        return 0;
+    uint32_t most = nghttp2_session_get_remote_settings(engine(session),
+                                                        NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
+    return most > session->stream_count ? most - session->stream_count : 0;
+}
+
+int pk_http2_respond(pk_http2_stream *stream, unsigned status, const pk_field *fields, size_t count,
+                     bool ended)
+{
+    pk_http2_session *session = stream->session;
+    if (lost(stream) || stream->head_sent)
+        return session->failed;
+    struct block block;
+    if (block_init(&block, session->memory, count + 1) < 0) {
+        session->failed = PK_ERR_NOMEM;
+        return PK_ERR_NOMEM;
+    }
+    stream->head_sent = true;
+    stream->finishing = ended;
+    for (size_t i = 3, rest = status; i > 0; i--, rest /= 10)
+        stream->status[i - 1] = (char) ('0' + rest % 10);
+    const pk_field first = {.name = PK_SLICE(":status"),
+                            .value = {(const uint8_t *) stream->status, 3}};
+    fill(block.fields, &first, 1);
+    fill(block.fields + 1, fields, count);
+    uint8_t flags = ended ? NGHTTP2_FLAG_END_STREAM : NGHTTP2_FLAG_NONE;
+    int32_t result = nghttp2_submit_headers(engine(session), flags, stream->id, NULL, block.fields,
+                                            count + 1, NULL);
+    block_done(&block, session->memory);
+    return settle(session, result);
+}
+
+int pk_http2_write(pk_http2_stream *stream, pk_buffer *body_take)
+{
+    pk_http2_session *session = stream->session;
+    size_t length = pk_buffer_length(body_take);
+    if (lost(stream) || stream->finishing || length == 0) {
+        pk_buffer_unref(body_take);
+        return session->failed;
+    }
+    body_take->next = NULL;
+    *stream->queue_end = body_take;
+    stream->queue_end = &body_take->next;
+    stream->queued += length;
+    session->queued += length;
+    if (!stream->body_attached) {
+        stream->body_attached = true;
+        nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = on_read};
+        return settle(session, nghttp2_submit_data(engine(session), NGHTTP2_FLAG_END_STREAM,
+                                                   stream->id, &provider));
+    }
+    if (stream->deferred) {
+        stream->deferred = false;
+        return settle(session, nghttp2_session_resume_data(engine(session), stream->id));
+    }
+    return 0;
+}
+
+bool pk_http2_full(pk_http2_stream *stream)
+{
+    const pk_http2_session *session = stream->session;
+    if (lost(stream))
+        return false;
+    stream->wants_room = stream->queued >= PK_HTTP2_QUEUE_HIGH ||
+                         (stream->queued > 0 && session->queued >= session->limits.send_budget);
+    return stream->wants_room;
+}
+
+int pk_http2_finish(pk_http2_stream *stream, const pk_field *trailers, size_t count)
+{
+    pk_http2_session *session = stream->session;
+    if (lost(stream) || stream->finishing)
+        return session->failed;
+    stream->finishing = true;
+    stream->wants_room = false;
+    stream->last = trailers;
+    stream->last_count = count;
+    if (stream->queued > 0)
+        return 0; /* on_read sends them behind the last byte */
+    if (!session->server && count == 0 && stream->body_attached) {
+        /* A request has no trailers: an empty DATA frame ends it. */
+        if (!stream->deferred)
+            return 0;
+        stream->deferred = false;
+        return settle(session, nghttp2_session_resume_data(engine(session), stream->id));
+    }
+    /* Not through on_read, which the library does not call while the window is shut. */
+    return submit_last(stream);
+}
