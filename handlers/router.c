@@ -4,6 +4,7 @@
 #include "core/status.h"
 #include "handlers/call.h"
 #include "handlers/cors.h"
+#include "handlers/http.h"
 
 #include <assert.h>
 #include <string.h>
@@ -270,6 +271,12 @@ void pk_router_set_error_handler(pk_router *router, pk_error_handler *handler, v
     router->error_self = self;
 }
 
+void pk_router_set_http(pk_router *router, pk_http_handler *handler, void *self)
+{
+    router->http = handler;
+    router->http_self = self;
+}
+
 /* ---- Heads ---- */
 
 static void nothing_to_close(pk_exchange *exchange)
@@ -301,6 +308,9 @@ static const pk_protocol *protocol_of(pk_router *router, pk_exchange *exchange, 
         else
             pk_protocol_reply_unsupported(router->encoding.marshalling, &reply);
     } else if (router->cors && pk_cors_answer_preflight(router->cors, exchange, head)) {
+        return NULL;
+    } else if (router->http) {
+        pk_http_serve(router->http, router->http_self, exchange, head);
         return NULL;
     }
     answer_bare(exchange, &reply);

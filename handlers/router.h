@@ -9,6 +9,7 @@
 #define PEKOE_HANDLERS_ROUTER_H
 
 #include <pekoe/generated.h>
+#include <pekoe/http.h>
 #include <pekoe/raw.h>
 
 #include "core/exchange.h"
@@ -38,7 +39,9 @@ struct pk_router {
     struct pk_route
         fallback; /* for paths that no service has; see unary/generic.c, streaming/raw.c */
     pk_generic_handler *generic;
-    pk_raw_handler *raw; /* in place of `generic`: the fallback takes raw calls */
+    pk_raw_handler *raw;   /* in place of `generic`: the fallback takes raw calls */
+    pk_http_handler *http; /* NULL: requests that are no calls get 405 */
+    void *http_self;
     pk_error_handler *error_handler;
     void *error_self;
     unsigned protocols;            /* PK_PROTOCOLS_* that are switched on */

@@ -40,6 +40,7 @@ static const char *reason(unsigned status)
         const char *text;
     } reasons[] = {{200, "OK"},
                    {204, "No Content"},
+                   {304, "Not Modified"},
                    {400, "Bad Request"},
                    {403, "Forbidden"},
                    {404, "Not Found"},

@@ -6,6 +6,7 @@
 #include <pekoe/call.h>
 #include <pekoe/channel.h>
 #include <pekoe/future.h>
+#include <pekoe/http.h>
 #include <pekoe/loop.h>
 #include <pekoe/message.h>
 #include <pekoe/metadata.h>

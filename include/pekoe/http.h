@@ -1,0 +1,46 @@
+/*
+ * Plain HTTP requests beside calls: for health checks, metrics, a page with its files.
+ *
+ * Not a web server: a handler sees method, target and fields of a request that is no call, and
+ * answers at once with a whole body. The request's own body is not read.
+ */
+#ifndef PEKOE_HTTP_H
+#define PEKOE_HTTP_H
+
+#include <pekoe/service.h>
+
+PK_BEGIN_DECLS
+
+/* One request and its answer; it and all slices that it gives last until the handler returns. */
+typedef struct pk_http pk_http;
+
+/*
+ * Takes the requests that are neither POST nor a preflight that pk_router_set_cors answers, over
+ * both HTTP versions. One that returns without pk_http_reply has answered with 404. NULL: they get
+ * 405.
+ */
+typedef void pk_http_handler(void *self, pk_http *http);
+PK_API void pk_router_set_http(pk_router *router, pk_http_handler *handler, void *self);
+
+PK_API pk_slice pk_http_method(const pk_http *http); /* "GET" */
+PK_API pk_slice pk_http_target(const pk_http *http); /* "/index.html?x=1", as it came */
+
+/* The first value of a field, named in lower case; {NULL, 0}: there is none. */
+PK_API pk_slice pk_http_field(const pk_http *http, const char *name);
+
+/*
+ * Adds a field to the answer; before pk_http_reply. Copied. PK_ERR_INVALID for what cannot stand in
+ * one, PK_ERR_LIMIT above 16 fields, PK_ERR_STATE, PK_ERR_NOMEM.
+ */
+PK_API PK_NODISCARD int pk_http_add_field(pk_http *http, const char *name, const char *value);
+
+/*
+ * Answers; `content_type` may be NULL, the body is copied. Answers to HEAD are sent without it.
+ * PK_ERR_STATE where it was answered before. Without memory it is answered with 503: PK_ERR_NOMEM.
+ */
+PK_API PK_NODISCARD int pk_http_reply(pk_http *http, unsigned status, const char *content_type,
+                                      const void *body, size_t length);
+
+PK_END_DECLS
+
+#endif
