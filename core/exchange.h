@@ -88,6 +88,12 @@ typedef enum pk_reset {
 
 typedef struct pk_exchange pk_exchange;
 
+/* Who is at the other end of a connection. */
+typedef struct pk_peer {
+    const char *address;           /* "ipv4:127.0.0.1:5000", "unix:", ... */
+    const struct pk_tls_info *tls; /* NULL: the connection is plain */
+} pk_peer;
+
 /* What the handler hears. A NULL member is not called, except on_closed, which must be there. */
 typedef struct pk_exchange_events {
     /* Client side: the response's head. `ended`: it is all there is (trailers-only). */
@@ -139,8 +145,8 @@ struct pk_exchange {
     pk_loop *loop;
     /* Client, set before on_cancelled: the peer has not looked at the request, it may be sent again. */
     bool unprocessed;
-    bool no_trailers; /* the response can carry none: they are dropped, HTTP/1.1 */
-    const char *peer; /* "ipv4:127.0.0.1:5000", "unix:", ...; lives as long as the exchange */
+    bool no_trailers;    /* the response can carry none: they are dropped, HTTP/1.1 */
+    const pk_peer *peer; /* lives as long as the exchange */
 };
 
 /*

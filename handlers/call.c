@@ -7,6 +7,8 @@
  */
 #include "handlers/call.h"
 
+#include <pekoe/tls.h>
+
 #include "core/status.h"
 #include "handlers/client_call.h"
 #include "handlers/router.h"
@@ -392,7 +394,12 @@ const char *pk_call_method(const pk_call *call)
 
 const char *pk_call_peer(const pk_call *call)
 {
-    return call->exchange ? call->exchange->peer : "closed";
+    return call->exchange ? call->exchange->peer->address : "closed";
+}
+
+const pk_tls_info *pk_call_tls(const pk_call *call)
+{
+    return call->exchange ? call->exchange->peer->tls : NULL;
 }
 
 const pk_metadata *pk_call_metadata(pk_call *call)

@@ -138,6 +138,8 @@ static size_t encode_base64(const uint8_t *bytes, size_t length, uint8_t *out)
     return at;
 }
 
+static const pk_peer bench_peer = {"bench:", NULL};
+
 void pk_bench_exchange_init(struct pk_bench_exchange *bench, pk_bench_context *context,
                             pk_router *router, const char *path, unsigned messages)
 {
@@ -145,7 +147,7 @@ void pk_bench_exchange_init(struct pk_bench_exchange *bench, pk_bench_context *c
     bool compressed = strcmp(pk_bench_value(context, "codec"), "gzip") == 0;
     bool web = strncmp(protocol, "grpc-web", 8) == 0;
     bool text = strcmp(protocol, "grpc-web-text") == 0;
-    bench->exchange = (pk_exchange){.ops = &operations, .loop = router->loop, .peer = "bench:"};
+    bench->exchange = (pk_exchange){.ops = &operations, .loop = router->loop, .peer = &bench_peer};
     bench->acceptor = pk_router_acceptor(router);
     add_field(bench, ":method", "POST");
     add_field(bench, ":scheme", "http");

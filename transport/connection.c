@@ -10,7 +10,11 @@
 #define LINGER_TICKS 2u     /* for the peer to read our last bytes and close */
 #define DRAIN_TICKS 2u      /* for the peer to answer the PING between both GOAWAYs */
 
+static const char peer_closed[] = "the peer closed the connection";
+
 static void finish_turn(pk_connection *connection);
+static void want_flush(pk_connection *connection);
+static void lose_exchanges(pk_connection *connection);
 
 static pk_connection *of_exchanges(pk_http2_exchanges *exchanges)
 {
@@ -59,7 +63,7 @@ static int speak_http1(pk_connection *connection)
     if (!http1)
         return PK_ERR_NOMEM;
     pk_http1_init(http1, &(pk_http1_terms){.loop = host->loop,
-                                           .peer = connection->peer,
+                                           .peer = &connection->peer,
                                            .acceptor = host->acceptor,
                                            .output = &connection->output,
                                            .header_bytes = host->header_bytes,
@@ -109,6 +113,88 @@ static int feed(pk_connection *connection, pk_buffer *buffer)
     return r < 0 ? r : feed_version(connection, bytes, length, buffer);
 }
 
+/* ---- TLS ---- */
+
+static void begin_securing(pk_connection *connection)
+{
+    pk_connection_host *host = connection->host;
+    connection->securing = true;
+    connection->previous_securing = host->securing_last;
+    if (host->securing_last)
+        host->securing_last->next_securing = connection;
+    else
+        host->securing_first = connection;
+    host->securing_last = connection;
+    host->securing_count++;
+    if (host->securing_max == 0 || host->securing_count <= host->securing_max)
+        return;
+    for (pk_connection *one = host->securing_first; one; one = one->next_securing) {
+        if (!one->dead) {
+            pk_connection_kill(one, "too many TLS handshakes are under way");
+            return;
+        }
+    }
+}
+
+static void end_securing(pk_connection *connection)
+{
+    pk_connection_host *host = connection->host;
+    if (!connection->securing)
+        return;
+    connection->securing = false;
+    if (connection->previous_securing)
+        connection->previous_securing->next_securing = connection->next_securing;
+    else
+        host->securing_first = connection->next_securing;
+    if (connection->next_securing)
+        connection->next_securing->previous_securing = connection->previous_securing;
+    else
+        host->securing_last = connection->previous_securing;
+    host->securing_count--;
+}
+
+/* The handshake is over: the version is known, unless the client has no ALPN. */
+static int secured(pk_connection *connection)
+{
+    const char *protocol = connection->tls->info.protocol;
+    end_securing(connection);
+    connection->peer.tls = &connection->tls->info;
+    if (protocol[0] == '\0')
+        return 0; /* a server that takes HTTP/1.1 */
+    connection->undecided = false;
+    if (strcmp(protocol, "h2") != 0)
+        return speak_http1(connection);
+    want_flush(connection); /* our SETTINGS */
+    return 0;
+}
+
+/*
+ * Nothing more can be read. The alert that says why must reach the peer: a close could destroy it,
+ * as in linger.
+ */
+static void lose_tls(pk_connection *connection)
+{
+    pk_tls *tls = connection->tls;
+    pk_log(connection->host->loop, PK_LOG_DEBUG, "%s: %s", connection->address, tls->failure);
+    if (connection->host->client) {
+        die(connection, tls->failure);
+        return;
+    }
+    end_securing(connection);
+    connection->lingering = true;
+    connection->why = tls->failure;
+    pk_tls_end(tls, connection->fd);
+    pk_socket_end_writing(connection->fd);
+    lose_exchanges(connection);
+}
+
+static ssize_t read_plain(pk_connection *connection, uint8_t *bytes, size_t length)
+{
+    if (!connection->tls || connection->lingering)
+        return pk_socket_read(connection->fd, bytes, length);
+    return pk_tls_read(connection->tls, connection->fd, bytes, length);
+}
+
 /* Reads once and handles what came. */
 static void read_once(pk_connection *connection)
 {
@@ -121,9 +207,13 @@ static void read_once(pk_connection *connection)
     /* A handler that runs the loop may bring another connection's read in between. */
     pk_buffer *buffer = pk_buffer_ref(shared);
     pk_buffer_rewind_for_append(buffer, 0);
-    ssize_t length = pk_socket_read(connection->fd, buffer->memory, READ_BYTES - READ_PADDING);
-    if (length < 0) {
-        die(connection, "the peer closed the connection");
+    ssize_t length = read_plain(connection, buffer->memory, READ_BYTES - READ_PADDING);
+    pk_tls *tls = connection->tls;
+    bool failed = tls && !connection->lingering && tls->failure[0];
+    if (tls && connection->securing && tls->established && secured(connection) < 0)
+        die(connection, reason(PK_ERR_NOMEM));
+    if (length < 0 && !failed) {
+        die(connection, peer_closed);
     } else if (length > 0 && !connection->lingering) {
         buffer->end = buffer->start + length;
         memset(buffer->end, 0, READ_PADDING);
@@ -133,6 +223,10 @@ static void read_once(pk_connection *connection)
             die(connection, reason(r));
         pk_loop_drain(host->loop);
     }
+    if (failed && !connection->dead && !connection->lingering)
+        lose_tls(connection); /* behind bytes that were right */
+    else if (tls && tls->closed)
+        die(connection, peer_closed);
     pk_buffer_unref(buffer);
 }
 
@@ -159,7 +253,7 @@ static int take(pk_connection *connection)
 {
     if (connection->http1)
         return run_http1(connection);
-    if (PK_UNLIKELY(connection->undecided))
+    if (PK_UNLIKELY(connection->undecided || connection->securing))
         return 0;
     pk_http2_exchanges *exchanges = &connection->exchanges;
     int more = pk_http2_session_take(&exchanges->session, &connection->output, WRITE_BYTES);
@@ -187,7 +281,8 @@ static bool over(const pk_connection *connection)
 {
     if (connection->http1)
         return pk_http1_over(connection->http1);
-    return !connection->undecided && pk_http2_session_over(&connection->exchanges.session);
+    return !connection->undecided && !connection->securing &&
+           pk_http2_session_over(&connection->exchanges.session);
 }
 
 /*
@@ -206,27 +301,56 @@ static void linger(pk_connection *connection)
     lose_exchanges(connection); /* those that an error of the peer has ended; else there are none */
 }
 
+/* All of HTTP's bytes have left: with TLS a last alert follows them. */
+static void end_writing(pk_connection *connection)
+{
+    pk_tls *tls = connection->tls;
+    if (tls && !tls->ended) {
+        pk_tls_end(tls, connection->fd);
+        connection->blocked = tls->sealed.bytes > 0;
+    }
+    if (!connection->blocked)
+        linger(connection);
+}
+
+/* Bytes that the socket has not taken yet. */
+static size_t unsent(const pk_connection *connection)
+{
+    return connection->output.bytes + (connection->tls ? connection->tls->sealed.bytes : 0);
+}
+
+/* One system call. Bytes that the socket took, or a negative error. */
+static ssize_t send_output(pk_connection *connection)
+{
+    pk_output *output = &connection->output;
+    if (connection->tls)
+        return pk_tls_write(connection->tls, connection->fd, output);
+    struct iovec pieces[WRITE_PIECES];
+    int count = pk_output_gather(output, pieces, WRITE_PIECES);
+    ssize_t length = pk_socket_write(connection->fd, pieces, count);
+    if (length > 0)
+        pk_output_advance(output, (size_t) length);
+    return length;
+}
+
 /* Writes once. Leftovers and further output are written when the socket has room again. */
 static void write_once(pk_connection *connection)
 {
-    pk_output *output = &connection->output;
     connection->wants_flush = false;
     int more = take(connection);
     if (more < 0) {
         die(connection, reason(more));
         return;
     }
-    if (output->bytes > 0) {
-        struct iovec pieces[WRITE_PIECES];
-        int count = pk_output_gather(output, pieces, WRITE_PIECES);
-        ssize_t length = pk_socket_write(connection->fd, pieces, count);
+    if (unsent(connection) > 0) {
+        ssize_t length = send_output(connection);
         if (length < 0) {
-            die(connection, "the peer closed the connection");
+            bool broken = connection->tls && connection->tls->failure[0];
+            die(connection, broken ? connection->tls->failure : peer_closed);
             return;
         }
         if (length > 0)
             connection->stalled = 0;
-        pk_output_advance(output, (size_t) length);
     }
     /* Exchanges that ended with this output hear of it after it has left. */
     if (!connection->http1 && connection->exchanges.session.event_count > 0) {
@@ -235,9 +359,9 @@ static void write_once(pk_connection *connection)
     }
     if (connection->http1)
         more = pk_http1_runnable(connection->http1); /* what has left made room */
-    connection->blocked = output->bytes > 0 || more > 0;
+    connection->blocked = unsent(connection) > 0 || more > 0;
     if (!connection->blocked && !connection->wants_flush && over(connection))
-        linger(connection);
+        end_writing(connection);
 }
 
 static void end_turn(pk_connection *connection)
@@ -247,7 +371,7 @@ static void end_turn(pk_connection *connection)
     if (!connection->dead && connection->http1)
         pk_http1_settle(connection->http1);
     else if (!connection->dead && !connection->undecided)
-        pk_http2_settle(&connection->exchanges, connection->output.bytes);
+        pk_http2_settle(&connection->exchanges, unsent(connection));
     if (connection->host->turned)
         connection->host->turned(connection->host, connection);
     connection->in_turn = false;
@@ -300,16 +424,17 @@ static uint64_t loop_clock(const void *loop)
 }
 
 int pk_connection_new(pk_connection **ret_connection, pk_connection_host *host, int fd,
-                      const char *peer)
+                      const char *peer, pk_tls *tls_take)
 {
     pk_memory *memory = &host->loop->memory;
     pk_connection *connection = pk_memory_get(memory, sizeof *connection);
     if (!connection)
         return PK_ERR_NOMEM;
     *connection = (pk_connection){.host = host, .fd = fd, .flush.flush = on_flush};
-    strncpy(connection->peer, peer, sizeof connection->peer - 1);
+    strncpy(connection->address, peer, sizeof connection->address - 1);
+    connection->peer.address = connection->address;
     connection->exchanges = (pk_http2_exchanges){.loop = host->loop,
-                                                 .peer = connection->peer,
+                                                 .peer = &connection->peer,
                                                  .acceptor = host->acceptor,
                                                  .header_bytes = host->header_bytes,
                                                  .budget = host->budget,
@@ -324,9 +449,12 @@ int pk_connection_new(pk_connection **ret_connection, pk_connection_host *host, 
     pk_output_init(&connection->output, &host->loop->buffers);
     pk_watch_init(&connection->watch, host->loop, fd, on_event);
     pk_watch_set(&connection->watch, true, false);
-    connection->undecided = host->http1 && !host->client;
+    connection->undecided = !host->client && (host->http1 || tls_take);
+    connection->tls = tls_take;
+    if (tls_take)
+        begin_securing(connection);
     if (!connection->undecided)
-        output_wanted(&connection->exchanges); /* our SETTINGS */
+        want_flush(connection); /* our SETTINGS, or a handshake's first message */
     *ret_connection = connection;
     return 0;
 }
@@ -338,6 +466,9 @@ static void free_connection(pk_connection *connection)
     connection->in_turn = true; /* handlers that hear of the loss find no way back in */
     pk_watch_set(&connection->watch, false, false);
     pk_loop_flush_forget(loop, &connection->flush);
+    end_securing(connection);
+    if (connection->tls)
+        pk_tls_end(connection->tls, connection->fd);
     pk_socket_close(connection->fd);
     pk_output_done(&connection->output);
     lose_exchanges(connection);
@@ -347,7 +478,9 @@ static void free_connection(pk_connection *connection)
     } else {
         pk_http2_session_done(&connection->exchanges.session);
     }
-    host->gone(host, connection); /* may free the host */
+    pk_tls *tls = connection->tls; /* where `why` may lie */
+    host->gone(host, connection);  /* may free the host */
+    pk_tls_free(tls);
     pk_memory_put(&loop->memory, connection, sizeof *connection);
 }
 
@@ -442,6 +575,13 @@ static bool keep_alive(pk_connection *connection)
     return true;
 }
 
+/* A connection without a call gives back what its TLS can do without. */
+static void rest(const pk_connection *connection)
+{
+    if (connection->tls && connection->idle > 1)
+        pk_tls_rest(connection->tls);
+}
+
 /* The part of a tick that is HTTP/1.1's own. */
 static void tick_http1(pk_connection *connection)
 {
@@ -457,6 +597,7 @@ static void tick_http1(pk_connection *connection)
     bool waits = !http1->open && !http1->held_back && !pk_http1_parser_in_head(&http1->parser);
     if (passed(&connection->idle, waits, host->idle_ticks))
         pk_connection_drain(connection);
+    rest(connection);
 }
 
 void pk_connection_tick(pk_connection *connection)
@@ -472,7 +613,7 @@ void pk_connection_tick(pk_connection *connection)
         pk_connection_kill(connection, "the session was ended");
     if (lingering)
         return;
-    if (passed(&connection->stalled, connection->output.bytes > 0, host->stall_ticks)) {
+    if (passed(&connection->stalled, unsent(connection) > 0, host->stall_ticks)) {
         pk_connection_kill(connection, "the peer does not read");
         return;
     }
@@ -483,7 +624,9 @@ void pk_connection_tick(pk_connection *connection)
     if (passed(&connection->heading,
                connection->undecided || !session->greeted || session->block_open,
                host->header_ticks)) {
-        pk_connection_kill(connection, "the peer takes too long to send a head");
+        pk_connection_kill(connection, connection->securing
+                                           ? "the TLS handshake takes too long"
+                                           : "the peer takes too long to send a head");
         return;
     }
     if (!keep_alive(connection)) {
@@ -499,6 +642,7 @@ void pk_connection_tick(pk_connection *connection)
     if (connection->dead || connection->wants_flush)
         pk_loop_flush_later(connection->host->loop, &connection->flush);
     bool idle = passed(&connection->idle, session->stream_count == 0, host->idle_ticks);
+    rest(connection);
     bool no_answer = connection->draining && ++connection->draining > DRAIN_TICKS;
     if (idle && host->client)
         pk_connection_kill(connection, "there was no call");

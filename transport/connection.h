@@ -1,7 +1,8 @@
 /*
  * One connection of a server or a channel: a socket, an HTTP/2 session or HTTP/1.1 on it, and its
  * turns. A server that takes both versions decides by the first bytes: HTTP/2 begins with "PRI "
- * (RFC 9113 section 3.4), a method that no request of HTTP/1.1 has.
+ * (RFC 9113 section 3.4), a method that no request of HTTP/1.1 has. With TLS the handshake decides,
+ * unless the client knows no ALPN.
  *
  * A turn: read once, feed the session, dispatch what it collected, drain the loop's ready queue,
  * write once. What other events cause (timers, posts, other connections) is written by the loop's
@@ -14,6 +15,7 @@
 #include "transport/http1_exchange.h"
 #include "transport/http2_exchange.h"
 #include "transport/socket.h"
+#include "transport/tls.h"
 
 typedef struct pk_connection pk_connection;
 
@@ -36,6 +38,10 @@ typedef struct pk_connection_host {
     unsigned keepalive_ticks; /* without a byte from the peer, after which a PING is sent */
     unsigned answer_ticks;    /* for any byte to come then */
     bool keepalive_idle;      /* also while there is no stream */
+    /* Connections whose TLS handshake is under way, oldest first. */
+    pk_connection *securing_first, *securing_last;
+    size_t securing_count;
+    size_t securing_max; /* when one more comes, the oldest is cut */
     /* Client: a turn is over, and what it brought may matter to the channel. May open exchanges. */
     void (*turned)(struct pk_connection_host *host, pk_connection *connection);
     /* The connection has ended and is about to be freed. */
@@ -44,8 +50,11 @@ typedef struct pk_connection_host {
 
 struct pk_connection {
     pk_http2_exchanges exchanges;
-    pk_http1 *http1;    /* owned; NULL: the connection speaks HTTP/2, or is undecided */
-    bool undecided;     /* about the version */
+    pk_http1 *http1; /* owned; NULL: the connection speaks HTTP/2, or is undecided */
+    pk_tls *tls;     /* owned; NULL: the bytes of the socket are plain */
+    bool securing;   /* the handshake is under way: nothing is said or heard before it is over */
+    pk_connection *next_securing, *previous_securing; /* in the host's list */
+    bool undecided;                                   /* about the version */
     uint8_t decided_by; /* bytes of HTTP/2's beginning that have come */
     pk_connection_host *host;
     void *user;                     /* the host's */
@@ -59,19 +68,23 @@ struct pk_connection {
     bool blocked;     /* the socket had no room */
     bool lingering;   /* our side is shut, the peer's rest is read and dropped */
     bool dead;        /* to be freed at the end of the turn */
-    const char *why;  /* for those whose calls are cancelled then; static */
+    const char *why;  /* for those whose calls are cancelled then; static, or of `tls` */
     unsigned idle;    /* ticks in each of these states */
     unsigned heading;
     unsigned stalled;
     unsigned lingered;
     unsigned draining; /* ticks since the first GOAWAY */
     unsigned silent;   /* ticks without a byte from the peer */
-    char peer[PK_ADDRESS_TEXT];
+    pk_peer peer;
+    char address[PK_ADDRESS_TEXT]; /* the peer's */
 };
 
-/* Takes a connected, prepared socket. PK_ERR_NOMEM or PK_ERR_SYSTEM: the socket is the caller's. */
+/*
+ * Takes a connected, prepared socket and, where it is not NULL, the TLS that begins on it. On
+ * PK_ERR_NOMEM and PK_ERR_SYSTEM both are the caller's.
+ */
 PK_NODISCARD int pk_connection_new(pk_connection **ret_connection, pk_connection_host *host, int fd,
-                                   const char *peer);
+                                   const char *peer, pk_tls *tls_take);
 
 /* Begins the graceful end: GOAWAY twice, calls in flight finish, then the connection ends. */
 void pk_connection_drain(pk_connection *connection);

@@ -24,7 +24,7 @@ typedef struct pk_http1 pk_http1;
 /* What a connection gives to it; borrowed for the connection's life. */
 typedef struct pk_http1_terms {
     pk_loop *loop;
-    const char *peer;
+    const pk_peer *peer;
     const pk_acceptor *acceptor;
     pk_output *output;            /* the connection's */
     size_t header_bytes;          /* a request's head above it is refused by the acceptor */

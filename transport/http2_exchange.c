@@ -43,7 +43,8 @@ static struct http2_exchange *of_exchange(pk_exchange *exchange)
 static void submitted(struct http2_exchange *one, int result)
 {
     if (result < 0)
-        pk_log(one->all->loop, PK_LOG_DEBUG, "%s: %s", one->all->peer, pk_error_text(result));
+        pk_log(one->all->loop, PK_LOG_DEBUG, "%s: %s", one->all->peer->address,
+               pk_error_text(result));
     one->all->output_wanted(one->all);
 }
 

@@ -18,7 +18,7 @@ struct http2_exchange;
 struct pk_http2_exchanges {
     pk_http2_session session;
     pk_loop *loop;
-    const char *peer;                 /* borrowed for the life of the connection */
+    const pk_peer *peer;              /* borrowed for the life of the connection */
     const pk_acceptor *acceptor;      /* server: who takes new exchanges; borrowed */
     size_t header_bytes;              /* server: a request's head above it is refused */
     size_t budget;                    /* bytes that may wait on this connection */

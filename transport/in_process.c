@@ -35,6 +35,8 @@ struct pk_test_exchange {
     size_t consumed;
 };
 
+static const pk_peer in_process = {"in-process:", NULL};
+
 static pk_test_exchange *of(pk_exchange *exchange)
 {
     return (pk_test_exchange *) exchange;
@@ -206,7 +208,7 @@ pk_test_exchange *pk_test_exchange_new(pk_router *router, const pk_test_request 
     if (!test)
         return NULL;
     *test = (pk_test_exchange){
-        .exchange = {.ops = &operations, .loop = loop, .peer = "in-process:"},
+        .exchange = {.ops = &operations, .loop = loop, .peer = &in_process},
         .later = {.run = run_later, .scope = &loop->scope},
         .room = SIZE_MAX,
         .request_ended = request->ended,

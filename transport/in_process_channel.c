@@ -14,6 +14,8 @@
 
 #include <string.h>
 
+static const pk_peer in_process = {"in-process:", NULL};
+
 #define WINDOW 65536u /* bytes written and not consumed at which a writer has to wait */
 
 /* What one side has to say to the other. */
@@ -415,8 +417,8 @@ static void do_open(pk_channel *base, pk_opening *opening)
                    .events = opening->events,
                    .user = opening->user,
                    .loop = loop,
-                   .peer = "in-process:"},
-        .server = {.ops = &server_ops, .loop = loop, .peer = "in-process:"},
+                   .peer = &in_process},
+        .server = {.ops = &server_ops, .loop = loop, .peer = &in_process},
         .request.queue_end = &pair->request.queue,
         .response.queue_end = &pair->response.queue,
         .later = {.run = run_later, .scope = &loop->scope},

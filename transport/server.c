@@ -37,6 +37,7 @@ static void apply(pk_server *server, const pk_server_opts *opts)
     server->backlog = opts->backlog > 0 ? opts->backlog : 511;
     server->max_connections = or_default(opts->max_connections, 65536);
     host->http1 = !opts->http2_only;
+    host->securing_max = or_default(opts->max_handshakes, 1024);
     host->header_bytes = or_default(opts->header_bytes, 8192);
     host->budget = opts->connection_bytes ? opts->connection_bytes : 16u << 20;
     host->bytes.limit = opts->server_bytes ? opts->server_bytes : 256u << 20;
@@ -133,19 +134,25 @@ static void add_connection(pk_server *server, pk_connection *connection)
     server->connection_count++;
 }
 
-int pk_server_adopt(pk_server *server, int fd, const char *peer)
+int pk_server_adopt(pk_server *server, int fd, const char *peer,
+                    const pk_server_credentials *credentials)
 {
     pk_connection *connection;
+    pk_tls *tls = NULL;
     if (server->stopping)
         return PK_ERR_STATE;
     int r = pk_socket_prepare(fd);
     if (r == 0 && server->tick.place == 0)
         r = pk_timer_start(server->host.loop, &server->tick,
                            PK_SERVER_TICK_MS * NANOSECONDS_PER_MS);
+    if (r == 0 && credentials)
+        r = pk_tls_accept(&tls, server->host.loop, credentials, server->host.http1);
     if (r == 0)
-        r = pk_connection_new(&connection, &server->host, fd, peer);
-    if (r < 0)
+        r = pk_connection_new(&connection, &server->host, fd, peer, tls);
+    if (r < 0) {
+        pk_tls_free(tls);
         return r;
+    }
     add_connection(server, connection);
     return 0;
 }
@@ -201,12 +208,13 @@ static void on_listener(pk_watch *watch, bool readable, bool writable)
             }
             return;
         }
-        if (pk_server_adopt(server, fd, peer) < 0)
+        if (pk_server_adopt(server, fd, peer, listener->credentials) < 0)
             pk_socket_close(fd);
     }
 }
 
-int pk_server_listen(pk_server *server, const char *address, const char **ret_bound)
+static int open_listener(pk_server *server, const char *address, pk_server_credentials *credentials,
+                         const char **ret_bound)
 {
     pk_loop *loop = server->host.loop;
     pk_assert_owner(loop);
@@ -222,12 +230,41 @@ int pk_server_listen(pk_server *server, const char *address, const char **ret_bo
         pk_memory_put(&loop->memory, listener, sizeof *listener);
         return r;
     }
+    if (credentials)
+        listener->credentials = pk_server_credentials_ref(credentials);
     server->listeners = listener;
     pk_watch_init(&listener->watch, loop, listener->fd, on_listener);
     pk_watch_set(&listener->watch, true, false);
     if (ret_bound)
         *ret_bound = listener->bound;
     return 0;
+}
+
+int pk_server_listen(pk_server *server, const char *address, const char **ret_bound)
+{
+    return open_listener(server, address, NULL, ret_bound);
+}
+
+int pk_server_listen_tls(pk_server *server, const char *address, pk_server_credentials *credentials,
+                         const char **ret_bound)
+{
+    return open_listener(server, address, credentials, ret_bound);
+}
+
+int pk_server_set_credentials(pk_server *server, const char *bound,
+                              pk_server_credentials *credentials)
+{
+    int r = PK_ERR_INVALID;
+    pk_assert_owner(server->host.loop);
+    for (pk_listener *listener = server->listeners; listener; listener = listener->next) {
+        if (!listener->credentials || (bound && strcmp(bound, listener->bound) != 0))
+            continue;
+        pk_server_credentials *old = listener->credentials;
+        listener->credentials = pk_server_credentials_ref(credentials);
+        pk_server_credentials_unref(old);
+        r = 0;
+    }
+    return r;
 }
 
 static void close_listeners(pk_server *server)
@@ -340,6 +377,7 @@ pk_server *pk_server_free(pk_server *server)
     while (server->listeners) {
         pk_listener *listener = server->listeners;
         server->listeners = listener->next;
+        pk_server_credentials_unref(listener->credentials);
         pk_memory_put(&loop->memory, listener, sizeof *listener);
     }
     for_each(server, free_one);

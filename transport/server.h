@@ -14,6 +14,7 @@ typedef struct pk_listener {
     struct pk_listener *next;
     pk_server *server;
     pk_watch watch;
+    pk_server_credentials *credentials; /* one reference; NULL: without TLS */
     int fd;
     bool paused; /* out of descriptors: waits for a tick or the end of a connection */
     char bound[PK_ADDRESS_TEXT];
@@ -41,8 +42,9 @@ void pk_server_set_acceptor(pk_server *server, const pk_acceptor *acceptor);
 
 /*
  * Serves a connected stream socket as if it had been accepted; the server owns it from then on.
- * `peer` is copied. On PK_ERR_NOMEM and PK_ERR_SYSTEM the socket stays the caller's.
+ * `peer` is copied; `credentials` NULL: without TLS. On PK_ERR_NOMEM and PK_ERR_SYSTEM the socket stays the caller's.
  */
-PK_NODISCARD int pk_server_adopt(pk_server *server, int fd, const char *peer);
+PK_NODISCARD int pk_server_adopt(pk_server *server, int fd, const char *peer,
+                                 const pk_server_credentials *credentials);
 
 #endif

@@ -75,7 +75,7 @@ static void add_connection(pk_subchannel *subchannel)
     subchannel->fd = -1;
     int r = pk_socket_prepare(fd);
     if (r == 0)
-        r = pk_connection_new(&connection, &host->connections, fd, subchannel->peer);
+        r = pk_connection_new(&connection, &host->connections, fd, subchannel->peer, NULL);
     if (r < 0) {
         pk_socket_close(fd);
         attempt_failed(subchannel, current_address(subchannel), pk_error_text(r));

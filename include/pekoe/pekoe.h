@@ -15,5 +15,6 @@
 #include <pekoe/service.h>
 #include <pekoe/status.h>
 #include <pekoe/stream.h>
+#include <pekoe/tls.h>
 
 #endif

@@ -10,6 +10,7 @@
 
 #include <pekoe/loop.h>
 #include <pekoe/service.h>
+#include <pekoe/tls.h>
 
 PK_BEGIN_DECLS
 
@@ -50,6 +51,7 @@ typedef struct pk_server_opts {
     uint32_t body_timeout_ms;   /* without a byte of a request whose handler reads; PK_NEVER */
     uint32_t stall_timeout_ms;  /* without a byte read by a peer for which bytes wait; 5 minutes */
     bool http2_only;            /* refuse HTTP/1.1, which gRPC-Web from a page without TLS needs */
+    uint32_t max_handshakes;    /* of TLS, under way at once; one more cuts the oldest; 1,024 */
 } pk_server_opts;
 
 #define PK_SERVER_OPTS(...) (&(pk_server_opts){.size = sizeof(pk_server_opts), ##__VA_ARGS__})
@@ -69,6 +71,24 @@ PK_API PK_NODISCARD int pk_server_new(pk_server **ret_server, pk_loop *loop,
  */
 PK_API PK_NODISCARD int pk_server_listen(pk_server *server, const char *address,
                                          const char **ret_bound);
+
+/*
+ * The same with TLS: HTTP/2 or, unless `http2_only`, HTTP/1.1, as ALPN says (RFC 7301), HTTP/2 where
+ * the client takes both. A client that takes neither gets the alert no_application_protocol; one
+ * that has no ALPN does too with `http2_only`, else its first bytes decide, as without TLS. The
+ * server takes a reference of the credentials. A handshake may take `header_timeout_ms`.
+ */
+PK_API PK_NODISCARD int pk_server_listen_tls(pk_server *server, const char *address,
+                                             pk_server_credentials *credentials,
+                                             const char **ret_bound);
+
+/*
+ * Other credentials for connections that a listener with TLS accepts from now on; those that there
+ * are go on as they are. `bound` is an address as pk_server_listen_tls gave it, NULL means all such
+ * listeners. PK_ERR_INVALID: there is no such listener.
+ */
+PK_API PK_NODISCARD int pk_server_set_credentials(pk_server *server, const char *bound,
+                                                  pk_server_credentials *credentials);
 
 /*
  * Stops gracefully: no more connections are accepted, peers are asked to open no more calls

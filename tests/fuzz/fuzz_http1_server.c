@@ -60,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     acceptor.bounded = true;
     pk_output_init(&output, &loop->buffers);
     pk_http1_init(&http1, &(pk_http1_terms){.loop = loop,
-                                            .peer = "unix:",
+                                            .peer = &(pk_peer){"unix:", NULL},
                                             .acceptor = &acceptor.acceptor,
                                             .output = &output,
                                             .header_bytes = 512,

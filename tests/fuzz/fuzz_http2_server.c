@@ -81,7 +81,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     path_acceptor_init(&acceptor);
     acceptor.bounded = true;
     exchanges = (pk_http2_exchanges){.loop = loop,
-                                     .peer = "unix:",
+                                     .peer = &(pk_peer){"unix:", NULL},
                                      .acceptor = &acceptor.acceptor,
                                      .header_bytes = 1024,
                                      .budget = 200000,

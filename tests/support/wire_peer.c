@@ -15,7 +15,7 @@ static void connect_peer(struct wire *wire)
 {
     int ends[2];
     cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-    cr_assert_eq(pk_server_adopt(wire->server, ends[0], "unix:"), 0);
+    cr_assert_eq(pk_server_adopt(wire->server, ends[0], "unix:", NULL), 0);
     wire->fd = ends[1];
     reader_init(&wire->in);
 }

@@ -343,8 +343,9 @@ Test(writer, a_million_messages_take_no_memory, .timeout = 60)
         kit k;
         struct flood f = {.k = &k};
         kit_open(&k, &impl, &f);
-        struct drop drop = {.exchange = {.ops = &drop_ops, .loop = k.loop, .peer = "nobody"},
-                            .room = rooms[i]};
+        struct drop drop = {
+            .exchange = {.ops = &drop_ops, .loop = k.loop, .peer = &(pk_peer){"nobody", NULL}},
+            .room = rooms[i]};
         pk_acceptor acceptor = pk_router_acceptor(k.router);
         acceptor.accept(acceptor.self, &drop.exchange, &head, false);
         uint8_t bytes[64];

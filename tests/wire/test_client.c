@@ -201,7 +201,7 @@ static void connect_to_server(const pk_server_opts *opts)
     cr_assert_eq(poll(&event, 1, 5000), 1);
     cr_assert_eq(pk_socket_connected(fd), 0);
     cr_assert_eq(pk_socket_prepare(fd), 0);
-    cr_assert_eq(pk_connection_new(&connection, &host, fd, to), 0);
+    cr_assert_eq(pk_connection_new(&connection, &host, fd, to, NULL), 0);
 }
 
 static void leave_server(void)
@@ -365,7 +365,7 @@ static void meet_script(void)
     int ends[2];
     set_up();
     cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-    cr_assert_eq(pk_connection_new(&connection, &host, ends[0], "unix:"), 0);
+    cr_assert_eq(pk_connection_new(&connection, &host, ends[0], "unix:", NULL), 0);
     peer = ends[1];
     reader_init(&seen);
     turns(2);

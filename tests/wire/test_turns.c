@@ -181,7 +181,7 @@ Test(turns, leave_little_behind_for_idle_connections)
     for (int i = 0; i < CONNECTIONS; i++) {
         int ends[2];
         cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-        cr_assert_eq(pk_server_adopt(wire.server, ends[0], "unix:"), 0);
+        cr_assert_eq(pk_server_adopt(wire.server, ends[0], "unix:", NULL), 0);
         fds[i] = ends[1];
         cr_assert_eq(send(fds[i], greeting.at, greeting.length, 0), (ssize_t) greeting.length);
     }
