@@ -2,6 +2,7 @@
  * The greeter: one rpc of each style, served on one or several threads.
  *
  *     greeter-server --listen 127.0.0.1:50051 [--threads N]
+ *                    [--tls-cert FILE --tls-key FILE [--tls-client-ca FILE]]
  *
  * Every thread has a loop and a server of its own; they share nothing but the port. SIGTERM and
  * SIGINT stop gracefully.
@@ -159,7 +160,8 @@ struct worker {
     pthread_t thread;
     const char *address;
     bool reuse_port;
-    pthread_barrier_t *opened; /* all workers meet here before one serves */
+    pk_server_credentials *credentials; /* all workers' ones; NULL: without TLS */
+    pthread_barrier_t *opened;          /* all workers meet here before one serves */
     pk_loop *loop;
     pk_server *server;
     pk_health *health;         /* answers load balancers */
@@ -188,7 +190,9 @@ static void open_worker(struct worker *worker, const char **ret_bound)
         r = pk_health_route(worker->health, pk_server_router(worker->server));
     if (r == 0)
         r = pk_reflection_new(&worker->reflection, worker->loop, pk_server_router(worker->server));
-    if (r == 0)
+    if (r == 0 && worker->credentials)
+        r = pk_server_listen_tls(worker->server, worker->address, worker->credentials, ret_bound);
+    else if (r == 0)
         r = pk_server_listen(worker->server, worker->address, ret_bound);
     if (r < 0)
         fprintf(stderr, "greeter-server: cannot listen on %s: %s\n", worker->address,
@@ -242,18 +246,23 @@ static void catch_signals(struct signals *signals, struct ev_loop *ev)
 }
 
 /* Worker 0 is the main thread; it learns the port before the others listen on it. */
-static int serve(struct worker *workers, unsigned count, const char *address)
+static int serve(struct worker *workers, unsigned count, const char *address,
+                 pk_server_credentials *credentials)
 {
     const char *bound = NULL;
     pthread_barrier_t opened;
     workers[0].address = address;
     workers[0].reuse_port = count > 1;
+    workers[0].credentials = credentials;
     open_worker(&workers[0], &bound);
     int error = workers[0].error;
     if (error == 0) {
         pthread_barrier_init(&opened, NULL, count);
         for (unsigned i = 1; i < count; i++) {
-            workers[i] = (struct worker){.address = bound, .reuse_port = true, .opened = &opened};
+            workers[i] = (struct worker){.address = bound,
+                                         .reuse_port = true,
+                                         .credentials = credentials,
+                                         .opened = &opened};
             if (pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]) != 0) {
                 perror("greeter-server: pthread_create");
                 exit(1);
@@ -279,12 +288,32 @@ static int serve(struct worker *workers, unsigned count, const char *address)
 
 static const char usage[] =
     "usage: greeter-server --listen ADDRESS [--threads N]\n"
+    "                      [--tls-cert FILE --tls-key FILE [--tls-client-ca FILE]]\n"
     "  ADDRESS  127.0.0.1:50051, [::1]:50051 or unix:/path; port 0 lets the system choose\n"
-    "  N        1 to 64 threads, each with a loop of its own (TCP only); default 1\n";
+    "  N        1 to 64 threads, each with a loop of its own (TCP only); default 1\n"
+    "  FILE     PEM: the certificate and those that issued it; its key; who may issue\n"
+    "           certificates of clients, which are demanded then\n";
+
+/* 0, or the program's exit code. */
+static int load(pk_server_credentials **ret_credentials, const char *certificate, const char *key,
+                const char *client_ca)
+{
+    char problem[PK_TLS_PROBLEM];
+    int r = pk_server_credentials_new(
+        ret_credentials,
+        PK_SERVER_CREDENTIALS(.certificate.file = certificate, .key.file = key,
+                              .client_ca.file = client_ca,
+                              .client_certificates = client_ca ? PK_CLIENT_CERTIFICATES_REQUIRED
+                                                               : PK_CLIENT_CERTIFICATES_NONE),
+        problem);
+    if (r < 0)
+        fprintf(stderr, "greeter-server: %s\n", problem);
+    return r < 0;
+}
 
 int main(int argc, char **argv)
 {
-    const char *address = NULL;
+    const char *address = NULL, *certificate = NULL, *key = NULL, *client_ca = NULL;
     long threads = 1;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0) {
@@ -295,6 +324,12 @@ int main(int argc, char **argv)
             address = argv[++i];
         } else if (i + 1 < argc && strcmp(argv[i], "--threads") == 0) {
             threads = strtol(argv[++i], NULL, 10);
+        } else if (i + 1 < argc && strcmp(argv[i], "--tls-cert") == 0) {
+            certificate = argv[++i];
+        } else if (i + 1 < argc && strcmp(argv[i], "--tls-key") == 0) {
+            key = argv[++i];
+        } else if (i + 1 < argc && strcmp(argv[i], "--tls-client-ca") == 0) {
+            client_ca = argv[++i];
         } else {
             fprintf(stderr, "greeter-server: what is %s?\n%s", argv[i], usage);
             return 2;
@@ -304,6 +339,11 @@ int main(int argc, char **argv)
         fputs(usage, stderr);
         return 2;
     }
+    pk_server_credentials *credentials = NULL;
+    if ((certificate || key || client_ca) && load(&credentials, certificate, key, client_ca) != 0)
+        return 1;
     struct worker workers[MAX_THREADS] = {0};
-    return serve(workers, (unsigned) threads, address);
+    int failed = serve(workers, (unsigned) threads, address, credentials);
+    pk_server_credentials_unref(credentials);
+    return failed;
 }
