@@ -13,11 +13,9 @@ static pk_memory *memory_of(const pk_balancer *balancer)
 int pk_balancer_init(pk_balancer *balancer, pk_subchannel_host *host, const char *policy)
 {
     bool round_robin = policy && strcmp(policy, "round_robin") == 0;
-    if (policy && !round_robin && strcmp(policy, "pick_first") != 0)
-        return PK_ERR_INVALID;
     *balancer = (pk_balancer){.host = host, .round_robin = round_robin};
     host->reconnects = round_robin;
-    return 0;
+    return !policy || round_robin || strcmp(policy, "pick_first") == 0 ? 0 : PK_ERR_INVALID;
 }
 
 void pk_balancer_clear(pk_balancer *balancer)

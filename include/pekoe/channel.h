@@ -1,8 +1,9 @@
 /*
  * The client: channels, and what every call of a generated stub can be given.
  *
- * A channel stands for a server. It connects when the first call needs it, connects again after a
- * loss, and carries any number of calls at once; a program has one per server and keeps it. Stubs
+ * A channel stands for a server, or for several that are alike. It connects when the first call needs
+ * it, connects again after a loss, and carries any number of calls at once; a program has one per
+ * server and keeps it. Stubs
  * such as demo_greeter_say_hello(channel, &request, opts) start a call on it and return at once.
  *
  * Lifetimes. The request is encoded before the stub returns. A unary reply (and its status) lives
@@ -88,11 +89,11 @@ typedef struct pk_channel_opts {
 #define PK_CHANNEL_OPTS(...) (&(pk_channel_opts){.size = sizeof(pk_channel_opts), ##__VA_ARGS__})
 
 /*
- * A channel for a target: "host:port" or "dns:///host:port", resolved each time that it connects,
- * without blocking the loop, all addresses tried in order; "ipv4:1.2.3.4:50051", "ipv6:[::1]:50051", each of the last
- * two also as a list with commas that is tried in order, or "unix:/path". HTTP/2 with prior
+ * A channel for a target: "host:port" or "dns:///host:port", resolved without blocking the loop;
+ * "ipv4:1.2.3.4:50051", "ipv6:[::1]:50051", each of the two also as a list with commas, or
+ * "unix:/path". What becomes of several addresses is `load_balancing`'s. HTTP/2 with prior
  * knowledge, without TLS. Nothing connects yet. `opts` may be NULL and is copied, as the target is.
- * PK_ERR_INVALID for a target that is none of these, PK_ERR_NOMEM.
+ * PK_ERR_INVALID for a target that is none of these or a policy that is not known, PK_ERR_NOMEM.
  */
 PK_API PK_NODISCARD int pk_channel_new(pk_channel **ret_channel, pk_loop *loop, const char *target,
                                        const pk_channel_opts *opts);

@@ -18,7 +18,7 @@
 static struct {
     const char *target, *dns;
     size_t calls, parallel, timeout, size, pause, keepalive, idle;
-    bool stream, wait_for_ready, retry, throttle;
+    bool stream, wait_for_ready, retry, throttle, round_robin;
 } options = {.calls = 1, .parallel = 1, .timeout = 5000};
 
 static pk_loop *loop;
@@ -137,6 +137,8 @@ int main(int argc, char **argv)
             options.retry = true;
         else if (strcmp(name, "--throttle") == 0)
             options.throttle = true;
+        else if (strcmp(name, "--round-robin") == 0)
+            options.round_robin = true;
         else if (strcmp(name, "--target") == 0)
             options.target = argv[++i];
         else if (strcmp(name, "--calls") == 0)
@@ -162,6 +164,7 @@ int main(int argc, char **argv)
         pk_channel_new(&channel, loop, options.target,
                        PK_CHANNEL_OPTS(.backoff_initial_ms = 50, .backoff_max_ms = 200,
                                        .dns_servers = options.dns,
+                                       .load_balancing = options.round_robin ? "round_robin" : NULL,
                                        .keepalive_ms = (uint32_t) options.keepalive,
                                        .keepalive_timeout_ms = 1000,
                                        .idle_timeout_ms = (uint32_t) options.idle,

@@ -75,6 +75,7 @@ class Connection:
 
     def run(self):
         try:
+            self.server.on_connect(self)
             while True:
                 data = self.sock.recv(65536)
                 if not data:
@@ -106,9 +107,10 @@ class Connection:
 
 
 class Server:
-    def __init__(self, on_request, settings=None, on_window=None):
+    def __init__(self, on_request, settings=None, on_window=None, on_connect=None):
         self.on_request = on_request
         self.on_window = on_window or (lambda connection: None)
+        self.on_connect = on_connect or (lambda connection: None)
         self.settings = settings or {}
         self.connections = []
         self.request_count = 0

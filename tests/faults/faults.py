@@ -446,6 +446,33 @@ def a_name_server_that_is_silent_does_not_stop_deadlines():
         assert time.monotonic() - start < 2
 
 
+# ---- Several servers
+
+@test
+def a_server_that_goes_away_after_each_call_is_one_of_several_all_the_same():
+    def leave(connection, stream):
+        connection.reply(stream)
+        connection.goaway(stream)
+    servers = [Server(lambda connection, stream: connection.reply(stream)), Server(leave)]
+    servers[0].target = 'ipv4:' + ','.join(server.target for server in servers)
+    expect(codes(call(servers[0], '--round-robin', '--calls', 30, '--pause', 5)), ['OK'] * 30)
+    for server in servers:
+        assert server.request_count >= 8, server.request_count
+
+
+@test
+def a_server_that_greets_and_leaves_at_once_is_not_overrun():
+    def leave(connection):
+        connection.goaway(0)
+        connection.flush()
+    servers = [Server(lambda connection, stream: connection.reply(stream)),
+               Server(lambda connection, stream: None, on_connect=leave)]
+    servers[0].target = 'ipv4:' + ','.join(server.target for server in servers)
+    expect(codes(call(servers[0], '--round-robin', '--calls', 20, '--pause', 20)), ['OK'] * 20)
+    # Pauses of 50 ms and more, in half a second or somewhat more.
+    assert 2 <= len(servers[1].connections) <= 40, len(servers[1].connections)
+
+
 # ---- Retries: gRFC A6
 
 def field(head, name):
