@@ -3,6 +3,7 @@
 
 #include <pekoe/server.h>
 
+#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -195,12 +196,35 @@ static const char *scheme_of(const char *target)
     return host > 0 && strspn(target, "0123456789.") == host ? "ipv4:" : "dns:///";
 }
 
+/* Whether the host is a literal where it looks like one. */
+static const char *check_literal(const char *scheme, const char *target)
+{
+    char host[INET6_ADDRSTRLEN];
+    unsigned char address[sizeof(struct in6_addr)];
+    bool is_v6 = strcmp(scheme, "ipv6:") == 0;
+    if (!is_v6 && strcmp(scheme, "ipv4:") != 0)
+        return NULL;
+    size_t length = (size_t) (strrchr(target, ':') - target);
+    if (is_v6) { /* without its brackets */
+        target++;
+        length -= 2;
+    }
+    if (length >= sizeof host)
+        return "that is no IP address";
+    memcpy(host, target, length);
+    host[length] = '\0';
+    return inet_pton(is_v6 ? AF_INET6 : AF_INET, host, address) == 1 ? NULL
+                                                                     : "that is no IP address";
+}
+
 /* Adds a target: to the one before it where both are literals of one kind. */
 static const char *add_target(gateway_list *targets, const char *target)
 {
     const char *scheme = scheme_of(target);
     const char *host = strncmp(target, "dns:///", 7) == 0 ? target + 7 : target;
     const char *wrong = gateway_check_address(host);
+    if (!wrong)
+        wrong = check_literal(scheme, host);
     if (wrong)
         return wrong;
     if (host[0] == ':')
@@ -228,7 +252,9 @@ static const char *add_targets(gateway_list *targets, char *text)
     for (char *next = text; next && !wrong;) {
         char *target = strsep(&next, ",");
         target += strspn(target, " \t");
-        target[strcspn(target, " \t")] = '\0';
+        size_t length = strlen(target);
+        while (length > 0 && (target[length - 1] == ' ' || target[length - 1] == '\t'))
+            target[--length] = '\0';
         wrong = *target ? add_target(targets, target) : "a target is empty";
     }
     return wrong;
