@@ -9,6 +9,7 @@
 #define WRITE_PIECES 64     /* gathered by one write */
 #define LINGER_TICKS 2u     /* for the peer to read our last bytes and close */
 #define DRAIN_TICKS 2u      /* for the peer to answer the PING between both GOAWAYs */
+#define SLOW_SHARE 16       /* of the bytes that wait; moving less in a tick is hardly any */
 
 static const char peer_closed[] = "the peer closed the connection";
 
@@ -218,6 +219,7 @@ static void read_once(pk_connection *connection)
         buffer->end = buffer->start + length;
         memset(buffer->end, 0, READ_PADDING);
         connection->idle = connection->silent = 0;
+        connection->moved += (size_t) length;
         int r = feed(connection, buffer);
         if (r < 0)
             die(connection, reason(r));
@@ -351,6 +353,7 @@ static void write_once(pk_connection *connection)
         }
         if (length > 0)
             connection->stalled = 0;
+        connection->moved += (size_t) length;
     }
     /* Exchanges that ended with this output hear of it after it has left. */
     if (!connection->http1 && connection->exchanges.session.event_count > 0) {
@@ -598,6 +601,14 @@ static void tick_http1(pk_connection *connection)
     if (passed(&connection->idle, waits, host->idle_ticks))
         pk_connection_drain(connection);
     rest(connection);
+}
+
+size_t pk_connection_burden(pk_connection *connection)
+{
+    size_t moved = connection->moved;
+    size_t waiting = connection->http1 ? connection->http1->counted : connection->exchanges.counted;
+    connection->moved = 0;
+    return moved < waiting / SLOW_SHARE ? waiting : 0;
 }
 
 void pk_connection_tick(pk_connection *connection)

@@ -75,6 +75,7 @@ struct pk_connection {
     unsigned lingered;
     unsigned draining; /* ticks since the first GOAWAY */
     unsigned silent;   /* ticks without a byte from the peer */
+    size_t moved;      /* bytes read and written since the last tick */
     pk_peer peer;
     char address[PK_ADDRESS_TEXT]; /* the peer's */
 };
@@ -97,5 +98,11 @@ void pk_connection_free(pk_connection *connection, const char *why);
 
 /* Once per tick of the server: looks for what takes too long. */
 void pk_connection_tick(pk_connection *connection);
+
+/*
+ * Once per tick, before it: the bytes that wait on this connection, in either direction, where
+ * hardly any have moved since the last tick; else 0.
+ */
+size_t pk_connection_burden(pk_connection *connection);
 
 #endif

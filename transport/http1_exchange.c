@@ -251,7 +251,7 @@ static bool over_budget(const pk_http1 *http1)
     size_t now = waiting(http1);
     const pk_byte_budget *server = http1->terms.server_bytes;
     return now > http1->terms.budget ||
-           (server && server->used - http1->counted + now > server->limit);
+           (server && pk_byte_budget_over(server, http1->counted, now));
 }
 
 /* ---- Requests ---- */

@@ -164,7 +164,7 @@ static bool over_budget(const pk_http2_exchanges *all)
 {
     size_t now = waiting(all);
     const pk_byte_budget *server = all->server_bytes;
-    return now > all->budget || (server && server->used - all->counted + now > server->limit);
+    return now > all->budget || (server && pk_byte_budget_over(server, all->counted, now));
 }
 
 /* ---- Refusals ---- */

@@ -41,6 +41,7 @@ static void apply(pk_server *server, const pk_server_opts *opts)
     host->header_bytes = or_default(opts->header_bytes, 8192);
     host->budget = opts->connection_bytes ? opts->connection_bytes : 16u << 20;
     host->bytes.limit = opts->server_bytes ? opts->server_bytes : 256u << 20;
+    host->bytes.share = host->bytes.limit;
     host->idle_ticks = ticks(opts->idle_timeout_ms, 30 * 60 * 1000);
     host->header_ticks = ticks(opts->header_timeout_ms, 10 * 1000);
     host->body_ticks = ticks(opts->body_timeout_ms, PK_NEVER);
@@ -168,9 +169,32 @@ static void for_each(pk_server *server, void (*visit)(pk_connection *connection)
     }
 }
 
+/*
+ * Peers that take nothing must not have everybody else's calls refused: where most of the server's
+ * bytes are taken, connections go that hold more than the average and hardly move.
+ */
+static void make_room(pk_server *server)
+{
+    pk_byte_budget *bytes = &server->host.bytes;
+    size_t used = bytes->used;
+    pk_connection *connection = server->connections;
+    if (server->connection_count > 0)
+        bytes->share = used / server->connection_count;
+    for (size_t left = server->connection_count; left > 0; left--, connection = connection->next) {
+        size_t burden = pk_connection_burden(connection);
+        if (used > pk_byte_budget_most(bytes) && burden > bytes->share) {
+            pk_connection_kill(connection, "the peer takes too little while memory is short");
+            used -= burden;
+        }
+    }
+    if (server->connection_count < 2)
+        bytes->share = bytes->limit; /* all of it for a single one */
+}
+
 static void on_tick(pk_timer *timer)
 {
     pk_server *server = (pk_server *) ((char *) timer - offsetof(pk_server, tick));
+    make_room(server);
     for_each(server, pk_connection_tick);
     resume_listeners(server);
     bool paused = false;

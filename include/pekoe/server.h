@@ -38,6 +38,8 @@ typedef struct pk_server_opts {
     /*
      * Bytes gathered from requests and replies not yet taken by the peer, above which new calls are
      * refused with RESOURCE_EXHAUSTED: per connection (16 MiB) and for all of them (256 MiB).
+     * Above three quarters of the second, calls on connections that hold more than the average are
+     * refused, and such connections end where less than a sixteenth of what waits moves in a second.
      */
     size_t connection_bytes;
     size_t server_bytes;

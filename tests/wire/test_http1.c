@@ -259,14 +259,18 @@ Test(http1, a_request_waits_for_the_byte_budget_then_is_refused)
     open_http1(PK_SERVER_OPTS(.server_bytes = 100000));
     uint8_t *body = calloc(1, 200000);
     cr_assert_not_null(body);
-    put(&wire.out, POST("/later", "content-length: 200001\r\n"),
-        sizeof POST("/later", "content-length: 200001\r\n") - 1);
+    put(&wire.out, POST("/later", "content-length: 400001\r\n"),
+        sizeof POST("/later", "content-length: 400001\r\n") - 1);
     put(&wire.out, body, 200000);
     wire_run(&wire);
     wire_join(&second, &wire);
     say(&second, ECHO);
     expect(&second, "", "it waits");
-    wire_ticks(&second, 6);
+    for (int tick = 0; tick < 6; tick++) {
+        put(&wire.out, body, 30000); /* it goes on and may live */
+        wire_run(&wire);
+        wire_ticks(&second, 1);
+    }
     expect(&second, "HTTP/1.1 208 \r\n" TYPE "content-length: 0\r\n\r\n", "it is refused");
     /* Another waits, and the first one's end makes room. */
     say(&second, ECHO);
@@ -277,6 +281,28 @@ Test(http1, a_request_waits_for_the_byte_budget_then_is_refused)
     wire_leave(&second);
     wire_close(&wire);
     free(body);
+}
+
+Test(http1, a_request_that_holds_the_byte_budget_and_stops_coming_makes_room)
+{
+    static struct wire second;
+    static const uint8_t body[200000];
+    open_http1(PK_SERVER_OPTS(.server_bytes = 100000));
+    put(&wire.out, POST("/later", "content-length: 200001\r\n"),
+        sizeof POST("/later", "content-length: 200001\r\n") - 1);
+    put(&wire.out, body, sizeof body);
+    wire_run(&wire);
+    wire_join(&second, &wire);
+    say(&second, ECHO);
+    expect(&second, "", "it waits");
+    wire_ticks(&second, 1);
+    expect(&second, "", "what has come counts for the first one until the next tick");
+    wire_ticks(&second, 2);
+    expect(&second, ECHOED, "it is served");
+    wire_run(&wire);
+    cr_expect(wire.closed);
+    wire_leave(&second);
+    wire_close(&wire);
 }
 
 Test(http1, slow_heads_slow_bodies_and_idle_peers_lose_the_connection)

@@ -401,6 +401,34 @@ Test(windows, of_all_connections_share_the_servers_budget)
     wire_close(&first);
 }
 
+/* A peer whose window stays shut holds most of it; its end makes room for the others. */
+Test(windows, that_never_open_cost_the_connection_where_others_lack_memory)
+{
+    struct wire first, second;
+    fill_budget(&first, PK_SERVER_OPTS(.server_bytes = 3u << 20), 40);
+    wire_join(&second, &first);
+    put_request(&second.out, 1, true, "/echo", NULL);
+    wire_run(&second);
+    cr_assert_eq(status_of(&second.in, 1), 0);
+    wire_ticks(&second, 3);
+    cr_assert_eq(status_of(&second.in, 1), 200);
+    wire_run(&first);
+    cr_assert(first.closed);
+    wire_leave(&second);
+    wire_close(&first);
+}
+
+/* One connection alone may hold everything, for as long as its peer likes. */
+Test(windows, that_never_open_harm_nobody_where_there_is_nobody_else)
+{
+    struct wire wire;
+    fill_budget(&wire, PK_SERVER_OPTS(.server_bytes = 3u << 20), 40);
+    wire_ticks(&wire, 20);
+    cr_assert_not(wire.closed);
+    cr_assert_eq(wire.acceptor.accepted, 32);
+    wire_close(&wire);
+}
+
 /* Messages that handlers gather count as well. */
 Test(windows, do_not_hide_what_handlers_gather)
 {
