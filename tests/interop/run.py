@@ -8,6 +8,7 @@ ends gracefully when asked to.
 """
 import pathlib
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,9 @@ def main():
     if client.suffix == '.mjs' and not (shutil.which('node') and (ROOT / 'node_modules').is_dir()):
         print('1..0 # SKIP node or node_modules is missing (./dev setup installs them)')
         return 0
+    # Servers that are to hold many connections need as many descriptors as they may have.
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     command = sys.argv[2:]
     server = Server([sys.executable, *command] if command[0].endswith('.py') else command)
     run = subprocess.run(client_command(client, server.address), stdin=subprocess.DEVNULL,
