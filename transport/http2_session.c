@@ -150,7 +150,7 @@ static int make_option(const pk_http2_limits *limits, nghttp2_option **ret_optio
     nghttp2_option_set_no_http_messaging(option, 1); /* field_rules.h does it */
     nghttp2_option_set_max_outbound_ack(option, limits->queued_frames);
     nghttp2_option_set_stream_reset_rate_limit(option, limits->resets, limits->resets_per_second);
-    nghttp2_option_set_max_send_header_block_length(option, 1u << 20);
+    nghttp2_option_set_max_deflate_dynamic_table_size(option, 0); /* it is handed no fields */
     *ret_option = option;
     return 0;
 }
@@ -198,6 +198,8 @@ int pk_http2_session_init(pk_http2_session *session, bool server, pk_memory *mem
     int r = make_callbacks(&callbacks);
     if (r == 0)
         r = make_option(limits, &option);
+    if (r == 0)
+        r = pk_http2_session_encoder_init(session, &library_memory);
     if (r == 0) {
         int result = server ? nghttp2_session_server_new3(&library, callbacks, session, option,
                                                           &library_memory)
@@ -210,8 +212,10 @@ int pk_http2_session_init(pk_http2_session *session, bool server, pk_memory *mem
     session->engine = library;
     if (r == 0)
         r = submit_settings(session);
-    if (r < 0)
+    if (r < 0) {
         nghttp2_session_del(library);
+        pk_http2_session_encoder_done(session);
+    }
     return r;
 }
 
@@ -221,6 +225,7 @@ void pk_http2_session_done(pk_http2_session *session)
     pk_http2_session_clear(session);
     pk_http2_session_forget_seen(session);
     nghttp2_session_del(engine(session));
+    pk_http2_session_encoder_done(session);
     session->engine = NULL;
 }
 

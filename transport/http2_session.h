@@ -66,8 +66,6 @@ struct pk_http2_stream {
 
     /* Client, until the request's head is handed to the library. */
     pk_http2_stream *next_waiting; /* for a place among those that the peer allows */
-    const pk_field *request;
-    size_t request_count;
     bool waiting;
 
     /* From the peer. */
@@ -87,15 +85,17 @@ struct pk_http2_stream {
     pk_http2_fields trailers;
 
     /* To the peer. */
-    bool head_sent;     /* submitted */
-    bool head_left;     /* client: it is in the output; before that the peer knows nothing of it */
-    bool body_attached; /* the library pulls from `queue` */
-    bool deferred;      /* it found the queue empty and waits to be told */
-    bool finishing;     /* the end was submitted: `last` follows the queue */
-    bool last_submitted;
-    bool local_ended; /* END_STREAM is in the output */
-    bool wants_room;  /* the writer waits for PK_HTTP2_ROOM */
-    char status[4];   /* text of :status */
+    bool head_sent;        /* submitted */
+    bool head_left;        /* it is in the output; before that the peer knows nothing of it */
+    bool body_attached;    /* the library pulls from `queue` */
+    bool deferred;         /* it found the queue empty and waits to be told */
+    bool finishing;        /* the end was submitted: `last` follows the queue */
+    bool last_submitted;   /* to the library, or they follow the DATA frame that it sends next */
+    bool local_ended;      /* END_STREAM is in the output */
+    bool wants_room;       /* the writer waits for PK_HTTP2_ROOM */
+    unsigned status;       /* of a response */
+    const pk_field *first; /* the head's fields, without :status */
+    size_t first_count;
     pk_buffer *queue, **queue_end;
     size_t queued;        /* bytes in it */
     const pk_field *last; /* trailers */
@@ -133,8 +133,22 @@ typedef struct pk_http2_seen_field {
     pk_field field;
 } pk_http2_seen_field;
 
+/* A block that was sent, to be sent again as it was. */
+#define PK_HTTP2_SENT_TEXTS 184u
+#define PK_HTTP2_SENT_BLOCK 56u
+
+typedef struct pk_http2_sent_block {
+    uint32_t table_changes; /* of the session, when it was encoded */
+    uint16_t status;
+    uint8_t count;                      /* of its fields */
+    uint8_t length;                     /* of the block; 0: there is none */
+    uint8_t block[PK_HTTP2_SENT_BLOCK]; /* as it was encoded */
+    uint8_t texts[PK_HTTP2_SENT_TEXTS]; /* of each field both lengths, name and value */
+} pk_http2_sent_block;
+
 struct pk_http2_session {
     void *engine;      /* the library's session */
+    void *encoder;     /* the library's, of field blocks that go out */
     pk_memory *memory; /* borrowed */
     pk_http2_limits limits;
     size_t stream_size;    /* of the object that a stream is the head of */
@@ -145,9 +159,11 @@ struct pk_http2_session {
     size_t open_count;                       /* streams that the library knows of */
     pk_output *output;                       /* while output is taken */
     size_t output_limit;
-    bool output_full; /* it reached the limit */
-    size_t queued;    /* bytes in all streams' queues */
-    size_t credit;    /* connection credit that came free inside the library's callbacks */
+    bool output_full;       /* it reached the limit */
+    bool frame_put;         /* what the library has just packed is in the output already */
+    uint32_t table_changes; /* how often the encoder's table has changed */
+    size_t queued;          /* bytes in all streams' queues */
+    size_t credit;          /* connection credit that came free inside the library's callbacks */
     bool server;
     bool greeted;    /* the peer's first SETTINGS came */
     bool block_open; /* a field block has begun and not ended */
@@ -166,6 +182,8 @@ struct pk_http2_session {
     const void *clock_context;
 
     pk_http2_seen_field seen[PK_HTTP2_SEEN_FIELDS]; /* by their places */
+
+    pk_http2_sent_block sent_head, sent_trailers;
 
     pk_http2_event *events; /* the batch; memory is held only while there are any */
     size_t event_count, event_capacity;

@@ -3,7 +3,7 @@
  * this header, and only they see nghttp2.
  *
  * http2_session.c has the session's life and its streams, http2_session_receive.c what comes in,
- * http2_session_send.c what goes out.
+ * http2_session_send.c what goes out, http2_session_encode.c the fields of that.
  */
 #ifndef PEKOE_TRANSPORT_HTTP2_SESSION_PRIVATE_H
 #define PEKOE_TRANSPORT_HTTP2_SESSION_PRIVATE_H
@@ -109,5 +109,19 @@ int pk_http2_session_reset_stream(pk_http2_stream *stream, pk_http2_error error)
 
 /* Gives the connection's window what came free inside callbacks. */
 int pk_http2_session_return_credit(pk_http2_session *session);
+
+/* The encoder of field blocks that go out. */
+int pk_http2_session_encoder_init(pk_http2_session *session, const nghttp2_mem *library_memory);
+void pk_http2_session_encoder_done(pk_http2_session *session);
+
+/* The peer allows its table this size. */
+int pk_http2_session_encoder_limit(pk_http2_session *session, size_t bytes);
+
+/*
+ * Puts HEADERS with these fields, :status in front where it is not 0, to the output. `sent` has the
+ * last block of this kind. 0 or PK_ERR_NOMEM.
+ */
+int pk_http2_session_put_fields(pk_http2_session *session, int32_t id, bool ended, unsigned status,
+                                const pk_field *fields, size_t count, pk_http2_sent_block *sent);
 
 #endif

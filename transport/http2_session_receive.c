@@ -285,6 +285,19 @@ static int on_ping(pk_http2_session *session, const nghttp2_ping *ping)
     return 0;
 }
 
+static int on_settings(pk_http2_session *session, const nghttp2_settings *settings)
+{
+    session->greeted = true;
+    if (settings->hd.flags & NGHTTP2_FLAG_ACK)
+        return 0;
+    for (size_t i = 0; i < settings->niv; i++) {
+        if (settings->iv[i].settings_id == NGHTTP2_SETTINGS_HEADER_TABLE_SIZE &&
+            pk_http2_session_encoder_limit(session, settings->iv[i].value) < 0)
+            return NGHTTP2_ERR_NOMEM;
+    }
+    return count_glitch(session);
+}
+
 /* What a frame means once it is whole; results are those of the library. */
 static int frame_received(pk_http2_session *session, const nghttp2_frame *frame)
 {
@@ -301,8 +314,7 @@ static int frame_received(pk_http2_session *session, const nghttp2_frame *frame)
         stream = find(session, frame->hd.stream_id);
         return stream ? end_of_block(stream, ended) : 0;
     case NGHTTP2_SETTINGS:
-        session->greeted = true;
-        return frame->hd.flags & NGHTTP2_FLAG_ACK ? 0 : count_glitch(session);
+        return on_settings(session, &frame->settings);
     case NGHTTP2_PING:
         return on_ping(session, &frame->ping);
     case NGHTTP2_PRIORITY:

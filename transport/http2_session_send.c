@@ -1,57 +1,26 @@
 /* What goes out over the HTTP/2 session: see http2_session.h. */
 #include "transport/http2_session_private.h"
 
-#define FIELDS_ON_STACK 32u /* fields of a block that is sent without taking memory */
+#define FIELDS_MOST (1u << 20) /* bytes of a block's fields */
 
-/* ---- Field blocks ---- */
-
-/* Names and values stay where they are: the exchange's contract keeps them readable. */
-static void fill(nghttp2_nv *ret_fields, const pk_field *fields, size_t count)
+/* Whether these are more than anybody takes. */
+static bool too_large(const pk_field *fields, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        ret_fields[i] = (nghttp2_nv){
-            .name = (uint8_t *) (uintptr_t) fields[i].name.bytes,
-            .value = (uint8_t *) (uintptr_t) fields[i].value.bytes,
-            .namelen = fields[i].name.length,
-            .valuelen = fields[i].value.length,
-            .flags = (uint8_t) (NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE |
-                                (fields[i].sensitive ? NGHTTP2_NV_FLAG_NO_INDEX : 0))};
-    }
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += fields[i].name.length + fields[i].value.length;
+    return bytes > FIELDS_MOST;
 }
 
-/* A block being submitted: on the stack where it is small. */
-struct block {
-    nghttp2_nv few[FIELDS_ON_STACK];
-    nghttp2_nv *fields;
-    size_t count;
-};
-
-static int block_init(struct block *block, pk_memory *memory, size_t count)
-{
-    block->fields = block->few;
-    block->count = count;
-    if (count > FIELDS_ON_STACK)
-        block->fields = pk_memory_get(memory, count * sizeof *block->fields);
-    return block->fields ? 0 : PK_ERR_NOMEM;
-}
-
-static void block_done(struct block *block, pk_memory *memory)
-{
-    if (block->fields != block->few)
-        pk_memory_put(memory, block->fields, block->count * sizeof *block->fields);
-}
-
+/*
+ * The library is handed HEADERS without fields: on_frame_send puts them in. Where a DATA frame is
+ * still to come they follow it at once instead, see on_send_data.
+ */
 static int submit_last(pk_http2_stream *stream)
 {
     pk_http2_session *session = stream->session;
-    struct block block;
     stream->last_submitted = true;
-    if (block_init(&block, session->memory, stream->last_count) < 0)
-        return PK_ERR_NOMEM;
-    fill(block.fields, stream->last, stream->last_count);
-    int result = nghttp2_submit_trailer(engine(session), stream->id, block.fields, block.count);
-    block_done(&block, session->memory);
-    return settle(session, result);
+    return settle(session, nghttp2_submit_trailer(engine(session), stream->id, NULL, 0));
 }
 
 /* ---- Callbacks of the library ---- */
@@ -73,14 +42,8 @@ static ssize_t on_read(nghttp2_session *library, int32_t id, uint8_t *bytes, siz
     *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
     if (stream->queued > length)
         return (ssize_t) length;
-    if (stream->finishing) {
-        *flags |= NGHTTP2_DATA_FLAG_EOF;
-        if (stream->last_count > 0) {
-            *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
-            if (submit_last(stream) < 0)
-                return callback_failed(session, PK_ERR_NOMEM);
-        }
-    }
+    if (stream->finishing)
+        *flags |= NGHTTP2_DATA_FLAG_EOF; /* for the library trailers are part of the last frame */
     return (ssize_t) stream->queued;
 }
 
@@ -109,11 +72,29 @@ static int move_bytes(pk_http2_stream *stream, pk_output *output, size_t length)
     return 0;
 }
 
+/* Puts the last DATA frame and trailers behind it, which end the stream in its place. */
+static int put_last(pk_http2_stream *stream, const uint8_t *frame_head, size_t length)
+{
+    pk_http2_session *session = stream->session;
+    uint8_t head[9];
+    memcpy(head, frame_head, sizeof head);
+    head[4] &= (uint8_t) ~NGHTTP2_FLAG_END_STREAM;
+    if (pk_output_copy(session->output, head, sizeof head) < 0 ||
+        move_bytes(stream, session->output, length) < 0)
+        return PK_ERR_NOMEM;
+    return pk_http2_session_put_fields(session, stream->id, true, 0, stream->last,
+                                       stream->last_count, &session->sent_trailers);
+}
+
 static int on_send_data(nghttp2_session *library, nghttp2_frame *frame, const uint8_t *frame_head,
                         size_t length, nghttp2_data_source *source, void *user)
 {
     pk_http2_session *session = user;
     pk_http2_stream *stream = source->ptr;
+    session->last = stream;
+    if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM && stream->last_count > 0)
+        return put_last(stream, frame_head, length) < 0 ? callback_failed(session, PK_ERR_NOMEM)
+                                                        : 0;
     if (pk_output_copy(session->output, frame_head, 9) < 0 ||
         move_bytes(stream, session->output, length) < 0)
         return callback_failed(session, PK_ERR_NOMEM);
@@ -149,6 +130,19 @@ static int count_reset(pk_http2_session *session, uint32_t error)
     return 0;
 }
 
+/* The library has packed HEADERS without fields: puts what it stands for in its place. */
+static int put_headers(pk_http2_stream *stream, bool ended)
+{
+    pk_http2_session *session = stream->session;
+    session->frame_put = true;
+    if (stream->head_left)
+        return pk_http2_session_put_fields(session, stream->id, ended, 0, stream->last,
+                                           stream->last_count, &session->sent_trailers);
+    stream->head_left = true;
+    return pk_http2_session_put_fields(session, stream->id, ended, stream->status, stream->first,
+                                       stream->first_count, &session->sent_head);
+}
+
 static int on_frame_send(nghttp2_session *library, const nghttp2_frame *frame, void *user)
 {
     pk_http2_session *session = user;
@@ -159,32 +153,17 @@ static int on_frame_send(nghttp2_session *library, const nghttp2_frame *frame, v
     if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
         return 0;
     session->glitch_count = 0;
-    bool ended = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
-    if (!ended && session->server)
-        return 0;
     pk_http2_stream *stream = find(session, frame->hd.stream_id);
     if (!stream)
         return 0;
-    stream->head_left = true;
+    bool ended = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
+    if (frame->hd.type == NGHTTP2_HEADERS && put_headers(stream, ended) < 0)
+        return callback_failed(session, PK_ERR_NOMEM);
     stream->local_ended = ended;
-    if (!session->server || stream->remote_ended)
+    if (!ended || !session->server || stream->remote_ended)
         return 0;
     /* The response is complete and the rest of the request unwanted (RFC 9113 section 8.1). */
     return pk_http2_session_reset_stream(stream, PK_HTTP2_NO_ERROR) == NGHTTP2_ERR_NOMEM
-               ? callback_failed(session, PK_ERR_NOMEM)
-               : 0;
-}
-
-static int on_frame_not_send(nghttp2_session *library, const nghttp2_frame *frame, int error,
-                             void *user)
-{
-    pk_http2_session *session = user;
-    if (frame->hd.type != NGHTTP2_HEADERS || error != NGHTTP2_ERR_FRAME_SIZE_ERROR)
-        return 0;
-    /* Fields too large for the library: the stream cannot be answered. */
-    pk_http2_stream *stream = find(session, frame->hd.stream_id);
-    return stream && pk_http2_session_reset_stream(stream, PK_HTTP2_INTERNAL_ERROR) ==
-                         NGHTTP2_ERR_NOMEM
                ? callback_failed(session, PK_ERR_NOMEM)
                : 0;
 }
@@ -193,7 +172,6 @@ void pk_http2_session_set_send_callbacks(nghttp2_session_callbacks *callbacks)
 {
     nghttp2_session_callbacks_set_send_data_callback(callbacks, on_send_data);
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_frame_send);
-    nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks, on_frame_not_send);
 }
 
 /* ---- Requests ---- */
@@ -210,14 +188,12 @@ static bool may_start(const pk_http2_session *session)
 static int start_one(pk_http2_session *session)
 {
     pk_http2_stream *stream = session->waiting;
-    struct block block;
-    if (block_init(&block, session->memory, stream->request_count) < 0)
-        return PK_ERR_NOMEM;
-    fill(block.fields, stream->request, stream->request_count);
+    if (too_large(stream->first, stream->first_count))
+        return pk_http2_session_close_waiting(stream, PK_HTTP2_INTERNAL_ERROR) == 0 ? 0
+                                                                                    : PK_ERR_NOMEM;
     nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = on_read};
-    int32_t id = nghttp2_submit_request(engine(session), NULL, block.fields, block.count,
+    int32_t id = nghttp2_submit_request(engine(session), NULL, NULL, 0,
                                         stream->body_attached ? &provider : NULL, stream);
-    block_done(&block, session->memory);
     if (id == NGHTTP2_ERR_STREAM_ID_NOT_AVAILABLE) /* all ids are used up */
         return pk_http2_session_close_waiting(stream, PK_HTTP2_REFUSED_STREAM) == 0 ? 0
                                                                                     : PK_ERR_NOMEM;
@@ -253,6 +229,7 @@ int pk_http2_session_take(pk_http2_session *session, pk_output *output, size_t l
             r = pk_http2_session_return_credit(session);
         while (r == 0 && !session->output_full) {
             const uint8_t *bytes;
+            session->frame_put = false;
             ssize_t length = nghttp2_session_mem_send(engine(session), &bytes);
             if (length < 0)
                 r = settle(session, (int) length);
@@ -260,7 +237,8 @@ int pk_http2_session_take(pk_http2_session *session, pk_output *output, size_t l
                 r = session->failed;
             if (length <= 0 || r < 0)
                 break;
-            r = pk_output_copy(output, bytes, (size_t) length);
+            if (!session->frame_put)
+                r = pk_output_copy(output, bytes, (size_t) length);
             if (output->bytes >= limit)
                 session->output_full = true;
         }
@@ -282,8 +260,8 @@ int pk_http2_open(pk_http2_session *session, const pk_field *fields, size_t coun
     pk_http2_stream *stream = pk_http2_session_new_stream(session, 0);
     if (!stream)
         return PK_ERR_NOMEM;
-    stream->request = fields;
-    stream->request_count = count;
+    stream->first = fields;
+    stream->first_count = count;
     stream->head_sent = true;
     stream->body_attached = body;
     stream->finishing = !body;
@@ -310,24 +288,16 @@ int pk_http2_respond(pk_http2_stream *stream, unsigned status, const pk_field *f
     pk_http2_session *session = stream->session;
     if (lost(stream) || stream->head_sent)
         return session->failed;
-    struct block block;
-    if (block_init(&block, session->memory, count + 1) < 0) {
-        session->failed = PK_ERR_NOMEM;
-        return PK_ERR_NOMEM;
-    }
+    if (PK_UNLIKELY(too_large(fields, count)))
+        return pk_http2_reset(stream, PK_HTTP2_INTERNAL_ERROR);
     stream->head_sent = true;
     stream->finishing = ended;
-    for (size_t i = 3, rest = status; i > 0; i--, rest /= 10)
-        stream->status[i - 1] = (char) ('0' + rest % 10);
-    const pk_field first = {.name = PK_SLICE(":status"),
-                            .value = {(const uint8_t *) stream->status, 3}};
-    fill(block.fields, &first, 1);
-    fill(block.fields + 1, fields, count);
+    stream->status = status;
+    stream->first = fields;
+    stream->first_count = count;
     uint8_t flags = ended ? NGHTTP2_FLAG_END_STREAM : NGHTTP2_FLAG_NONE;
-    int32_t result = nghttp2_submit_headers(engine(session), flags, stream->id, NULL, block.fields,
-                                            count + 1, NULL);
-    block_done(&block, session->memory);
-    return settle(session, result);
+    return settle(session,
+                  nghttp2_submit_headers(engine(session), flags, stream->id, NULL, NULL, 0, NULL));
 }
 
 int pk_http2_write(pk_http2_stream *stream, pk_buffer *body_take)
@@ -371,12 +341,14 @@ int pk_http2_finish(pk_http2_stream *stream, const pk_field *trailers, size_t co
     pk_http2_session *session = stream->session;
     if (lost(stream) || stream->finishing)
         return session->failed;
+    if (PK_UNLIKELY(too_large(trailers, count)))
+        return pk_http2_reset(stream, PK_HTTP2_INTERNAL_ERROR);
     stream->finishing = true;
     stream->wants_room = false;
     stream->last = trailers;
     stream->last_count = count;
     if (stream->queued > 0)
-        return 0; /* on_read sends them behind the last byte */
+        return 0; /* on_send_data puts them behind the last byte */
     if (!session->server && count == 0 && stream->body_attached) {
         /* A request has no trailers: an empty DATA frame ends it. */
         if (!stream->deferred)

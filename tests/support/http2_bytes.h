@@ -60,12 +60,13 @@ struct frame {
     size_t length;
     uint32_t number;  /* error code, window increment; last stream of GOAWAY */
     uint32_t error;   /* GOAWAY's */
-    char *fields;     /* "name: value\n"... of HEADERS */
+    char *fields;     /* "name: value\n"... where a field block ends */
     uint8_t *payload; /* `length` bytes */
 };
 
 struct reader {
-    struct bytes rest; /* not yet a whole frame */
+    struct bytes rest;  /* not yet a whole frame */
+    struct bytes block; /* not yet a whole field block */
     struct frame *frames;
     size_t count, capacity;
     void *inflater;
