@@ -48,6 +48,13 @@ static const config_key keys[] = {
     {"listen", ADDRESS, AT(listen), "ADDRESS", "127.0.0.1:8080", true, gateway_check_address,
      "Where to listen: host:port, [::1]:port, :port (every interface) or\n"
      "unix:/path. May be repeated."},
+    {"listen-tls", ADDRESS, AT(listen_tls), "ADDRESS", "none", true, gateway_check_address,
+     "The same with TLS; wants tls-cert and tls-key. May be repeated."},
+    {"tls-cert", TEXT, AT(tls_cert), "FILE", "none", false, NULL,
+     "PEM: the certificate, then those that issued it. Read again on SIGHUP."},
+    {"tls-key", TEXT, AT(tls_key), "FILE", "none", false, NULL, "PEM: its key."},
+    {"tls-client-ca", TEXT, AT(tls_client_ca), "FILE", "none", false, NULL,
+     "PEM: who may issue certificates of callers, which must then show one."},
     {"upstream", LIST, AT(upstreams), "[/PREFIX=]TARGETS", "none", false, check_upstream,
      "gRPC servers, as host:port or unix:/path, with commas between. Calls\n"
      "whose path begins with PREFIX (/package.Service/) go there; the longest\n"
@@ -404,7 +411,8 @@ static void lower_all(gateway_list *list)
 static int check_all(gateway_config *config, gateway_error *error)
 {
     gateway_list *upstreams = &config->upstreams;
-    if (config->listen.count == 0 && !gateway_list_add(&config->listen, "127.0.0.1:8080"))
+    if (config->listen.count + config->listen_tls.count == 0 &&
+        !gateway_list_add(&config->listen, "127.0.0.1:8080"))
         return fail(error, PK_ERR_NOMEM, "out of memory");
     if (upstreams->count == 0)
         return fail(error, PK_ERR_INVALID, "no upstream is given (--upstream host:port)");
@@ -418,6 +426,11 @@ static int check_all(gateway_config *config, gateway_error *error)
                             a);
         }
     }
+    if (config->listen_tls.count > 0 && !(config->tls_cert && config->tls_key))
+        return fail(error, PK_ERR_INVALID, "listen-tls is given, but not tls-cert and tls-key");
+    if (config->listen_tls.count == 0 &&
+        (config->tls_cert || config->tls_key || config->tls_client_ca))
+        return fail(error, PK_ERR_INVALID, "certificates are given, but no address (--listen-tls)");
     if (config->static_listen && !config->static_dir)
         return fail(error, PK_ERR_INVALID, "static-listen is given, but no folder (--static)");
     if (config->access_log && strcmp(config->access_log, "off") == 0) {
@@ -462,6 +475,7 @@ gateway_config *gateway_config_unref(gateway_config *config)
 {
     if (!config || atomic_fetch_sub(&config->references, 1) > 1)
         return NULL;
+    pk_server_credentials_unref(config->credentials);
     for (size_t i = 0; i < KEYS; i++) {
         if (is_list(&keys[i]))
             gateway_list_done(member(config, &keys[i]));
@@ -529,6 +543,21 @@ int gateway_config_parse(gateway_config **ret_config, const char *name, const ch
     else
         *ret_config = r.config;
     return result;
+}
+
+int gateway_config_open_credentials(gateway_config *config, gateway_error *ret_error)
+{
+    char problem[PK_TLS_PROBLEM];
+    if (!config->tls_cert)
+        return 0;
+    const pk_server_credentials_opts *opts =
+        PK_SERVER_CREDENTIALS(.certificate.file = config->tls_cert, .key.file = config->tls_key,
+                              .client_ca.file = config->tls_client_ca,
+                              .client_certificates = config->tls_client_ca
+                                                         ? PK_CLIENT_CERTIFICATES_REQUIRED
+                                                         : PK_CLIENT_CERTIFICATES_NONE);
+    int r = pk_server_credentials_new(&config->credentials, opts, problem);
+    return r < 0 ? fail(ret_error, r, "%s", problem) : 0;
 }
 
 /* ---- Looking at it ---- */

@@ -44,6 +44,11 @@ static void reload(program *gateway)
     gateway_config *config;
     int r = gateway_config_load(&config, gateway->arguments, environ, &error);
     const char *fixed = r == 0 ? gateway_config_fixed_change(gateway->config, config) : NULL;
+    if (r == 0) {
+        r = gateway_config_open_credentials(config, &error);
+        if (r < 0)
+            gateway_config_unref(config);
+    }
     if (r == 0 && gateway_access_log_reopen(&gateway->shared.log, config->access_log) < 0) {
         snprintf(error.text, sizeof error.text, "access-log %.300s: %s", config->access_log,
                  strerror(errno));
@@ -149,6 +154,12 @@ int main(int argc, char **argv)
     gateway.arguments = argc > 0 ? argv + 1 : argv;
     if (gateway_config_load(&gateway.config, gateway.arguments, environ, &error) < 0) {
         say(error.text);
+        return EX_CONFIGURATION;
+    }
+    bool serves = !gateway.config->help && !gateway.config->version;
+    if (serves && gateway_config_open_credentials(gateway.config, &error) < 0) {
+        say(error.text);
+        gateway_config_unref(gateway.config);
         return EX_CONFIGURATION;
     }
     int result = EXIT_SUCCESS;

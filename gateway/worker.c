@@ -28,7 +28,7 @@ struct gateway_worker {
     /* From here on its own thread's. */
     pk_loop *loop;
     pk_server *server, *files, *admin; /* the last two may be NULL */
-    gateway_list bound;                /* where the main one listens */
+    gateway_list bound, bound_tls;     /* where the main one listens */
     char *files_bound, *admin_bound;
     gateway_setup *setup;
     gateway_setup *old_setups; /* out of use, to be freed */
@@ -154,6 +154,10 @@ static int use_setup(gateway_worker *worker, gateway_setup *setup)
     int r = pk_router_set_cors(router, config->cors_origins.count > 0 ? &worker->cors : NULL);
     if (r < 0)
         return r;
+    if (worker->bound_tls.count > 0)
+        r = pk_server_set_credentials(worker->server, NULL, config->credentials);
+    if (r < 0)
+        return r;
     bool has_files = config->static_dir && !config->static_listen;
     pk_router_set_http(router, has_files ? handle_file : NULL, worker);
     if (worker->setup)
@@ -274,28 +278,30 @@ static const char *reason_of(int r)
                                 : pk_error_text(r);
 }
 
+/* `credentials` NULL: without TLS. */
 static int listen_on(gateway_worker *worker, pk_server *server, const char *address,
-                     const char **ret_bound)
+                     pk_server_credentials *credentials, const char **ret_bound)
 {
-    int r = pk_server_listen(server, address, ret_bound);
+    int r = credentials ? pk_server_listen_tls(server, address, credentials, ret_bound)
+                        : pk_server_listen(server, address, ret_bound);
     if (r < 0)
         snprintf(worker->error.text, sizeof worker->error.text, "cannot listen on %.200s: %s",
                  address, reason_of(r));
     return r;
 }
 
-/* The main addresses: as configured for the first thread, as that has bound them for others. */
-static int listen_all(gateway_worker *worker, const gateway_config *config)
+/* Has the main server listen on all of them. */
+static int listen_all(gateway_worker *worker, const gateway_list *addresses,
+                      pk_server_credentials *credentials, gateway_list *bound_list)
 {
-    const gateway_list *addresses = worker->first ? &worker->first->bound : &config->listen;
     for (size_t i = 0; i < addresses->count; i++) {
         const char *bound, *address = addresses->items[i];
         if (worker->first && strncmp(address, "unix:", 5) == 0)
             continue; /* it cannot be shared */
-        int r = listen_on(worker, worker->server, address, &bound);
+        int r = listen_on(worker, worker->server, address, credentials, &bound);
         if (r < 0)
             return r;
-        if (!gateway_list_add(&worker->bound, bound))
+        if (!gateway_list_add(bound_list, bound))
             return PK_ERR_NOMEM;
     }
     return 0;
@@ -310,7 +316,7 @@ static int open_plain(gateway_worker *worker, const char *address, pk_http_handl
     if (r < 0)
         return r;
     pk_router_set_http(pk_server_router(*ret_server), handler, worker);
-    r = listen_on(worker, *ret_server, address, &bound);
+    r = listen_on(worker, *ret_server, address, NULL, &bound);
     if (r == 0)
         *ret_bound = strdup(bound);
     return r;
@@ -333,7 +339,12 @@ static int open_servers(gateway_worker *worker, const gateway_config *config)
     if (r < 0)
         return r;
     pk_router_set_raw(pk_server_router(worker->server), handle_call, worker);
-    r = listen_all(worker, config);
+    /* As configured for the first thread, as that has bound them for the others. */
+    const gateway_worker *first = worker->first;
+    r = listen_all(worker, first ? &first->bound : &config->listen, NULL, &worker->bound);
+    if (r == 0)
+        r = listen_all(worker, first ? &first->bound_tls : &config->listen_tls, config->credentials,
+                       &worker->bound_tls);
     if (r == 0 && !worker->first && config->static_listen)
         r = open_plain(worker, config->static_listen, handle_file, &worker->files,
                        &worker->files_bound);
@@ -346,6 +357,8 @@ void gateway_worker_print_addresses(const gateway_worker *worker, FILE *to)
 {
     for (size_t i = 0; i < worker->bound.count; i++)
         fprintf(to, "listening on %s\n", worker->bound.items[i]);
+    for (size_t i = 0; i < worker->bound_tls.count; i++)
+        fprintf(to, "listening with TLS on %s\n", worker->bound_tls.items[i]);
     if (worker->files_bound)
         fprintf(to, "files on %s\n", worker->files_bound);
     if (worker->admin_bound)
@@ -452,6 +465,7 @@ gateway_worker *gateway_worker_join(gateway_worker *worker)
     pthread_join(worker->thread, NULL);
     sem_destroy(&worker->started);
     gateway_list_done(&worker->bound);
+    gateway_list_done(&worker->bound_tls);
     free(worker->files_bound);
     free(worker->admin_bound);
     free(worker);

@@ -16,7 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             abort();
         return 0;
     }
-    if (config->listen.count == 0 || config->upstreams.count == 0 || config->threads == 0)
+    if (config->listen.count + config->listen_tls.count == 0 || config->upstreams.count == 0 ||
+        config->threads == 0)
         abort();
     for (size_t i = 0; i < config->upstreams.count; i++) {
         gateway_upstream_rule rule;

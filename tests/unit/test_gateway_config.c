@@ -167,6 +167,8 @@ Test(gateway_config, an_error_names_its_place)
         {"threads = 0", "file:1: threads \"0\": the number is out of range"},
         {"static =", "file:1: static \"\": a value is wanted"},
         {"upstream = a:1\nstatic-listen = :1", "static-listen is given, but no folder (--static)"},
+        {"upstream = a:1\nlisten-tls = :1", "listen-tls is given, but not tls-cert and tls-key"},
+        {"upstream = a:1\ntls-cert = x", "certificates are given, but no address (--listen-tls)"},
         {"drop-header = a b", "file:1: drop-header \"a b\": that is no name of a field"},
         {"access-log-format = xml", "file:1: access-log-format \"xml\": text or json is wanted"},
     };
