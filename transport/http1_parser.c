@@ -164,17 +164,22 @@ static int split_field(pk_http1_parser *parser, uint8_t *line, size_t length, pk
     return 0;
 }
 
-/* What "connection" lists; other options concern nobody here. */
-static void read_connection(pk_http1_parser *parser, pk_slice list)
+/* What "connection" lists. True: it names fields, which a proxy has to leave out (RFC 9110, 7.6.1). */
+static bool read_connection(pk_http1_parser *parser, pk_slice list)
 {
+    bool names_fields = false;
     const uint8_t *at = list.bytes, *end = at + list.length;
     while (at < end) {
         const uint8_t *comma = memchr(at, ',', (size_t) (end - at));
         const uint8_t *stop = comma ? comma : end;
-        if (is(trimmed(at, stop), "close"))
+        pk_slice option = trimmed(at, stop);
+        if (is(option, "close"))
             parser->close = true;
+        else if (option.length > 0 && !is(option, "keep-alive") && !is(option, "upgrade"))
+            names_fields = true;
         at = stop + 1;
     }
+    return names_fields;
 }
 
 /* Section 6.1: of codings only "chunked", once. */
@@ -206,7 +211,8 @@ static bool read_hop_field(pk_http1_parser *parser, pk_slice name, pk_slice valu
     if (is(name, "transfer-encoding")) {
         result = read_coding(parser, value);
     } else if (is(name, "connection")) {
-        read_connection(parser, value);
+        if (read_connection(parser, value))
+            return false; /* it stays, for who passes the request on */
     } else if (is(name, "expect")) {
         if (is(value, "100-continue"))
             parser->expects_continue = true;

@@ -11,21 +11,44 @@ static void clear(struct reading *text)
     reading_put(text, "", 0);
 }
 
+static bool blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+/* Whether a connection field names other fields: then it is told. */
+static bool names_fields(const char *list)
+{
+    static const char *const options[] = {"close", "keep-alive", "upgrade", ""};
+    while (*list) {
+        size_t length = strcspn(list, ","), end = length, start = 0;
+        while (start < end && blank(list[start]))
+            start++;
+        while (end > start && blank(list[end - 1]))
+            end--;
+        bool known = false;
+        for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+            known |= strlen(options[i]) == end - start &&
+                     strncasecmp(options[i], list + start, end - start) == 0;
+        if (!known)
+            return true;
+        list += length + (list[length] == ',');
+    }
+    return false;
+}
+
 /* What concerns the connection only. */
 static bool hop(const char *name, const char *value)
 {
-    static const char *const names[] = {"connection", "keep-alive", "proxy-connection",
-                                        "upgrade",    "expect",     "transfer-encoding"};
+    static const char *const names[] = {"keep-alive", "proxy-connection", "upgrade", "expect",
+                                        "transfer-encoding"};
+    if (strcmp(name, "connection") == 0)
+        return !names_fields(value);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(name, names[i]) == 0)
             return true;
     }
     return strcmp(name, "te") == 0 && strcasecmp(value, "trailers") != 0;
-}
-
-static bool blank(char c)
-{
-    return c == ' ' || c == '\t';
 }
 
 static void finish_field(struct oracle_parts *parts)

@@ -74,6 +74,9 @@ Test(http1_parser, requests_are_read)
          "GET / 1\nhost: h\nx: Gr\xc3\xbc\xc3\x9f"
          "e\t!\n\n"},
         {GET_LINE "Host: h\r\na:b:c\r\nA: d\r\n\r\n", "GET / 1\nhost: h\na: b:c\na: d\n\n"},
+        /* A connection field that names others stays, so that a proxy can leave them out. */
+        {GET_LINE "Host: h\r\nConnection: close, X-A\r\nX-A: b\r\n\r\n",
+         "GET / 1\nhost: h\nconnection: close, X-A\nx-a: b\n\n"},
         /* What concerns the connection is no field of the request (section 7.6.1 of RFC 9110). */
         {GET_LINE "Host: h\r\nConnection: keep-alive\r\nKeep-Alive: 5\r\nUpgrade: h2c\r\n"
                   "Proxy-Connection: x\r\nTE: gzip\r\nTE: trailers\r\n\r\n",
