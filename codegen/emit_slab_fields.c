@@ -390,15 +390,18 @@ static void write_child_end(struct gen_decoder_text *text, const struct gen_fiel
     gen_write(out, "uint8_t *child_end = p + length;\n");
 }
 
-/* Decodes [p, child_end) into `child` and goes behind it. */
-static void write_decode_child(struct gen_decoder_text *text, const struct gen_field *field)
+/*
+ * Decodes [p, child_end) into `child` and goes behind it. `entered`: the level below has been
+ * entered, as it is once for all elements of a run.
+ */
+static void write_decode_child(struct gen_decoder_text *text, const struct gen_field *field,
+                               bool entered)
 {
     struct gen_printer *out = text->out;
-    bool deep = gen_message_is_deep(out->memory, field->message);
     bool has_text = gen_message_reaches_text(out->memory, field->message);
 
     gen_set(out, "child", field->message->c_lower);
-    if (deep)
+    if (!entered && gen_message_is_deep(out->memory, field->message))
         gen_print(out, "if (!pk_decode_enter(decoder) ||\n"
                        "    !decode_$child$(decoder, child, p, child_end))\n"
                        "    return false;\n"
@@ -460,7 +463,7 @@ static void write_child(struct gen_decoder_text *text, const struct gen_field *f
         gen_write(out, "}\n");
         write_seen(text, field);
     }
-    write_decode_child(text, field);
+    write_decode_child(text, field, false);
 }
 
 /* One singular field, behind its tag. */
@@ -501,7 +504,7 @@ static void write_element(struct gen_decoder_text *text, const struct gen_field 
               "    return false;\n"
               "pk_array_add_pointer(&array, child);\n",
               "type", field->message->c_type, "child", field->message->c_lower);
-    write_decode_child(text, field);
+    write_decode_child(text, field, true);
 }
 
 /*
@@ -513,7 +516,10 @@ void gen_slab_write_run(struct gen_decoder_text *text, const struct gen_field *f
     struct gen_printer *out = text->out;
     uint32_t tag = gen_slab_main_tag(field);
     const char *test = gen_slab_tag_test(text, tag);
+    bool deep = field->message && gen_message_is_deep(out->memory, field->message);
 
+    if (deep)
+        gen_slab_write_fail_unless(out, "pk_decode_enter(decoder)");
     gen_set(out, "member", field->c_name);
     gen_set(out, "count", field->c_count);
     gen_set(out, "element", field->is_binary ? "sizeof(ProtobufCBinaryData)" : "sizeof(void *)");
@@ -537,6 +543,8 @@ void gen_slab_write_run(struct gen_decoder_text *text, const struct gen_field *f
     gen_set(out, "count", field->c_count);
     gen_set(out, "element", field->is_binary ? "sizeof(ProtobufCBinaryData)" : "sizeof(void *)");
     gen_print(out, "message->$count$ = pk_array_count(array, message->$member$, $element$);\n");
+    if (deep)
+        gen_write(out, "pk_decode_leave(decoder);\n");
 }
 
 bool gen_slab_is_run(const struct gen_field *field)

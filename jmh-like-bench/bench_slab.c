@@ -47,7 +47,7 @@ static bool decode_slab(struct state *state, size_t index)
     memcpy(state->private_copy, state->payloads.bytes[index], length);
     pk_arena_reset(&state->arena);
     pk_decoder_init(&decoder, &state->arena, pk_decode_budget(length, PK_DECODE_BUDGET_DEFAULT),
-                    PK_DECODE_DEPTH_DEFAULT, length);
+                    PK_DECODE_DEPTH_DEFAULT);
     decoder.reserve = state->reserve;
     int error = type->decode(&decoder, &message, state->private_copy, length);
     pk_decoder_done(&decoder);

@@ -67,8 +67,7 @@ size_t pk_decode_budget(size_t payload, size_t most)
     return base + payload * 64u;
 }
 
-void pk_decoder_init(pk_decoder *decoder, pk_arena *arena, size_t budget, unsigned depth,
-                     size_t payload)
+void pk_decoder_init(pk_decoder *decoder, pk_arena *arena, size_t budget, unsigned depth)
 {
     size_t left = (size_t) (arena->end - arena->at);
     size_t within = left < budget ? left : budget;
@@ -77,10 +76,8 @@ void pk_decoder_init(pk_decoder *decoder, pk_arena *arena, size_t budget, unsign
     decoder->depth = (int) depth;
     decoder->error = 0;
     decoder->problem = NULL;
-    decoder->flags = 0;
     decoder->arena = arena;
     decoder->budget = budget - within;
-    decoder->payload = payload;
     decoder->reserve = PK_RESERVE_GROWTH;
     decoder->required = NULL;
 }
@@ -88,7 +85,10 @@ void pk_decoder_init(pk_decoder *decoder, pk_arena *arena, size_t budget, unsign
 void pk_decoder_done(pk_decoder *decoder)
 {
     pk_arena *arena = decoder->arena;
-    arena->at = decoder->at;
+    size_t left = (size_t) (arena->end - decoder->at);
+    size_t odd = (uintptr_t) decoder->at % PK_ARENA_ALIGNMENT;
+    size_t rest = odd ? PK_ARENA_ALIGNMENT - odd : 0;
+    arena->at = decoder->at + (rest < left ? rest : left);
 }
 
 void *pk_decoder_grow(pk_decoder *decoder, size_t size)
@@ -121,7 +121,19 @@ void *pk_decoder_grow(pk_decoder *decoder, size_t size)
 
 /* ---- Arrays --------------------------------------------------------------------------------- */
 
-#define FIRST_CAPACITY 4u
+/*
+ * Most arrays of messages within messages hold an element or two; one that outgrows that is on its
+ * way to many, and takes a larger step once.
+ */
+#define FIRST_CAPACITY 2u
+#define SECOND_CAPACITY 8u
+
+static size_t next_capacity(size_t count)
+{
+    if (count < FIRST_CAPACITY)
+        return FIRST_CAPACITY;
+    return count < SECOND_CAPACITY / 2 ? SECOND_CAPACITY : count * 2;
+}
 
 pk_array pk_decoder_new_array(pk_decoder *decoder, const void *elements, size_t used,
                               size_t capacity, size_t element_size)
@@ -157,7 +169,8 @@ static size_t count_run(uint32_t tag, uint8_t *p, uint8_t *end)
     while (p < end) {
         count++;
         pk_varint length = pk_read_varint(p);
-        if (!length.next || length.next > end || length.value > (size_t) (end - length.next))
+        if (!length.next || length.next > end || length.next - p > PK_LENGTH_BYTES_MAX ||
+            length.value > (size_t) (end - length.next))
             break;
         p = length.next + length.value;
         if ((size_t) (end - p) <= tag_size)
@@ -175,7 +188,7 @@ pk_array pk_array_grow(pk_decoder *decoder, const void *elements, size_t used, s
                        uint32_t tag, uint8_t *p, uint8_t *end)
 {
     size_t count = used / element_size;
-    size_t capacity = count < FIRST_CAPACITY / 2 ? FIRST_CAPACITY : count * 2;
+    size_t capacity = next_capacity(count);
     if (decoder->reserve == PK_RESERVE_LOOKAHEAD && (tag & 7) == PK_WIRE_LENGTH) {
         /* Never less than doubling once there is an array: short runs must not copy it each time. */
         size_t run = count_run(tag, p, end);
@@ -193,10 +206,9 @@ bool pk_decoder_array_room(pk_decoder *decoder, pk_array *array, void **elements
     if (more <= (size_t) (array->full - array->next) / element_size)
         return true;
     size_t capacity = count + more;
-    if (count > 0 && capacity < count * 2)
-        capacity = count * 2;
-    if (more == 1 && capacity < FIRST_CAPACITY)
-        capacity = FIRST_CAPACITY;
+    /* A packed record says how many there are; whatever comes piece by piece may go on. */
+    if ((count > 0 || more == 1) && capacity < next_capacity(count))
+        capacity = next_capacity(count);
     size_t used = count * element_size;
     *array = pk_decoder_new_array(decoder, *elements, used, capacity, element_size);
     if (!array->next)
@@ -242,7 +254,7 @@ bool pk_decode_check_nul(pk_decoder *decoder, const uint8_t *text, size_t length
 pk_varint pk_decode_tag(pk_decoder *decoder, uint8_t *p, uint8_t *end)
 {
     pk_varint tag = pk_read_varint(p);
-    if (!tag.next || tag.next - p > 5) {
+    if (!tag.next || tag.next - p > PK_TAG_BYTES_MAX) {
         pk_decoder_fail(decoder, PK_ERR_MALFORMED, "malformed message: a tag is too long");
         tag.next = NULL;
     } else if (tag.next > end) {

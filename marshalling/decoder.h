@@ -12,10 +12,9 @@
 
 /*
  * Takes over the arena's current block until pk_decoder_done. `budget` counts the bytes that the
- * decode may carve; `payload` is the length of the input.
+ * decode may carve.
  */
-void pk_decoder_init(pk_decoder *decoder, pk_arena *arena, size_t budget, unsigned depth,
-                     size_t payload);
+void pk_decoder_init(pk_decoder *decoder, pk_arena *arena, size_t budget, unsigned depth);
 
 /* Gives the block back with what was taken from it. */
 void pk_decoder_done(pk_decoder *decoder);

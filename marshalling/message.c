@@ -27,7 +27,7 @@ static int decode_slab(const pk_message_type *type, pk_arena *arena, size_t budg
                        const char **ret_problem)
 {
     pk_decoder decoder;
-    pk_decoder_init(&decoder, arena, budget, depth, length);
+    pk_decoder_init(&decoder, arena, budget, depth);
     if (type->reserve)
         decoder.reserve = type->reserve->strategy;
     int error = 0;

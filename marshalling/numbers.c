@@ -87,7 +87,20 @@ PK_INLINE uint8_t *read_varints(pk_decoder *decoder, uint8_t *p, pk_number kind,
                                 uint8_t *next, size_t count)
 {
     for (uint8_t *full = next + count * size; next != full; next += size) {
-        pk_varint varint = pk_read_varint(p);
+        if (*p < 0x80) {
+            store_element(kind, next, *p++);
+            continue;
+        }
+#if PK_WIDE
+        uint64_t word = pk_load64(p);
+        uint64_t stops = ~word & UINT64_C(0x8080808080808080);
+        if (PK_LIKELY(stops != 0)) {
+            store_element(kind, next, pk_varint_of_word(word, stops));
+            p += (unsigned) __builtin_ctzll(stops) / 8 + 1;
+            continue;
+        }
+#endif
+        pk_varint varint = pk_read_varint_long(p);
         if (PK_UNLIKELY(!varint.next)) {
             pk_decoder_bad_varint(decoder);
             return NULL;

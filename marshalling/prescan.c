@@ -18,7 +18,7 @@ static void count_records(const pk_reserve_plan *plan, uint8_t *p, uint8_t *end,
 {
     while (p < end) {
         pk_varint tag = pk_read_varint(p);
-        if (!tag.next || tag.next > end)
+        if (!tag.next || tag.next > end || tag.next - p > PK_TAG_BYTES_MAX)
             return;
         p = tag.next;
         pk_varint value;
@@ -39,7 +39,8 @@ static void count_records(const pk_reserve_plan *plan, uint8_t *p, uint8_t *end,
         }
         case PK_WIRE_LENGTH:
             value = pk_read_varint(p);
-            if (!value.next || value.next > end || value.value > (size_t) (end - value.next))
+            if (!value.next || value.next > end || value.next - p > PK_LENGTH_BYTES_MAX ||
+                value.value > (size_t) (end - value.next))
                 return;
             p = value.next + value.value;
             for (unsigned i = 0; i < plan->field_count; i++) {

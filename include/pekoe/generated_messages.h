@@ -153,17 +153,15 @@ PK_INLINE uint8_t *pk_pack_tag(uint8_t *at, uint32_t tag)
  * the budget are one limit, so that the budget costs nothing until a block is full.
  */
 struct pk_decoder {
-    uint8_t *at;         /* next free byte, aligned to 16 */
+    uint8_t *at;         /* next free byte, aligned to PK_PIECE_ALIGNMENT */
     uint8_t *limit;      /* no piece may end behind it without pk_decoder_grow */
     int depth;           /* levels of messages that may still be entered */
     int error;           /* PK_ERR_* after a failure */
     const char *problem; /* what was wrong, static text */
-    unsigned flags;      /* PK_MESSAGE_... of the root */
 
     /* From here on only the library looks. */
     void *arena;                      /* struct pk_arena, or NULL: nothing beyond `limit` */
     size_t budget;                    /* bytes that may be taken beyond `limit` */
-    size_t payload;                   /* bytes of the root's input: reservations are capped by it */
     pk_reserve reserve;               /* how arrays are sized */
     struct pk_required_log *required; /* pieces that lacked required fields, or NULL */
 };
@@ -193,10 +191,13 @@ PK_INLINE bool pk_passes(const uint8_t *p, size_t length, const uint8_t *end)
 #endif
 }
 
-/* Memory for one object, aligned to 16, contents undefined, into *ret_piece. */
+/* Pieces start at multiples of it: no member of protobuf-c's structs wants more. */
+#define PK_PIECE_ALIGNMENT 8u
+
+/* Memory for one object, aligned to PK_PIECE_ALIGNMENT, contents undefined, into *ret_piece. */
 PK_INLINE bool pk_decoder_take(pk_decoder *decoder, size_t size, void **ret_piece)
 {
-    size_t rounded = (size + 15) & ~(size_t) 15;
+    size_t rounded = (size + (PK_PIECE_ALIGNMENT - 1)) & ~(size_t) (PK_PIECE_ALIGNMENT - 1);
     uint8_t *piece = decoder->at;
     if (PK_UNLIKELY(pk_passes(piece, rounded, decoder->limit))) {
         *ret_piece = pk_decoder_grow(decoder, size);
@@ -207,16 +208,19 @@ PK_INLINE bool pk_decoder_take(pk_decoder *decoder, size_t size, void **ret_piec
     return true;
 }
 
-typedef uint64_t pk_two_words __attribute__((vector_size(16), aligned(16), may_alias));
+typedef uint64_t pk_two_words __attribute__((vector_size(16), aligned(8), may_alias));
+typedef uint64_t pk_one_word __attribute__((aligned(8), may_alias));
 
 /*
- * Clears a piece of memory with stores of 16 bytes, up to 15 bytes more than `size`: pieces of a
- * decoder are that large. For constant sizes; compilers make a slow instruction of memset here.
+ * Clears a piece of memory with stores of 16 bytes and, at the end, of 8, up to 7 bytes more than
+ * `size`: pieces of a decoder are that large. For constant sizes; compilers make a slow instruction
+ * of memset here.
  */
 PK_INLINE void pk_clear_piece(void *piece, size_t size)
 {
     pk_two_words *block = (pk_two_words *) piece;
     const pk_two_words zero = {0, 0};
+    size_t words = (size + 7) / 8;
     if (size > 512) {
         memset(piece, 0, size);
         return;
@@ -224,8 +228,10 @@ PK_INLINE void pk_clear_piece(void *piece, size_t size)
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC unroll 32
 #endif
-    for (size_t i = 0; i < (size + 15) / 16; i++)
+    for (size_t i = 0; i < words / 2; i++)
         block[i] = zero;
+    if (words % 2 != 0)
+        ((pk_one_word *) piece)[words - 1] = 0;
 }
 
 /* Closes a message for the time of its reading: see the head of this file. */
@@ -369,7 +375,7 @@ typedef struct pk_array {
     uint8_t *full; /* end of the capacity */
 } pk_array;
 
-#define PK_ARRAY_HEADER 16u
+#define PK_ARRAY_HEADER 8u
 
 PK_INLINE pk_array pk_array_of(void *elements, size_t count, size_t element_size)
 {
@@ -516,6 +522,14 @@ PK_API void pk_decoder_prescan(pk_decoder *decoder, const pk_reserve_plan *plan,
 
 /* Ends a root's decode: judges what was noted. 0 or the decoder's error. */
 PK_API int pk_decoder_finish(pk_decoder *decoder, bool decoded);
+
+/* The same, with the usual end in line. */
+PK_INLINE int pk_decode_end(pk_decoder *decoder, bool decoded)
+{
+    if (PK_LIKELY(decoded && !decoder->required))
+        return 0;
+    return pk_decoder_finish(decoder, decoded);
+}
 
 PK_END_DECLS
 

@@ -51,6 +51,7 @@ enum {
 
 #define PK_VARINT_MAX 10u         /* bytes of the longest varint */
 #define PK_LENGTH_MAX 0x7fffffffu /* bytes of the longest length-delimited value */
+#define PK_TAG_BYTES_MAX 5        /* bytes of the longest varint that may be a tag */
 #define PK_LENGTH_BYTES_MAX 5     /* bytes of the longest varint that may say a length */
 #define PK_FIELD_NUMBER_MAX 0x1fffffffu
 
@@ -168,6 +169,18 @@ typedef struct pk_varint {
     uint8_t *next; /* NULL: no end within 10 bytes */
 } pk_varint;
 
+#if PK_WIDE
+/* The varint in the eight bytes of `word`, `stops` having the top bit of each byte that is a last. */
+PK_INLINE uint64_t pk_varint_of_word(uint64_t word, uint64_t stops)
+{
+    /* Keep the bytes up to the first one without a continuation bit, then close the gaps. */
+    word &= stops ^ (stops - 1);
+    word = (word & UINT64_C(0x007f007f007f007f)) | (word & UINT64_C(0x7f007f007f007f00)) >> 1;
+    word = (word & UINT64_C(0x00003fff00003fff)) | (word & UINT64_C(0x3fff00003fff0000)) >> 2;
+    return (uint32_t) word | (word >> 32) << 28;
+}
+#endif
+
 /*
  * A varint of any length. Reads up to 10 bytes from `p` whatever its length is, so padding must
  * follow. Bits above 64 are cut, as protobuf's own parsers do.
@@ -179,11 +192,7 @@ PK_OUT_OF_LINE pk_varint pk_read_varint_long(uint8_t *p)
     uint64_t word = pk_load64(p);
     uint64_t stops = ~word & UINT64_C(0x8080808080808080);
     if (PK_LIKELY(stops != 0)) {
-        /* Keep the bytes up to the one without a continuation bit, then close the gaps. */
-        word &= stops ^ (stops - 1);
-        word = (word & UINT64_C(0x007f007f007f007f)) | (word & UINT64_C(0x7f007f007f007f00)) >> 1;
-        word = (word & UINT64_C(0x00003fff00003fff)) | (word & UINT64_C(0x3fff00003fff0000)) >> 2;
-        result.value = (uint32_t) word | (word >> 32) << 28;
+        result.value = pk_varint_of_word(word, stops);
         result.next = p + ((unsigned) __builtin_ctzll(stops) / 8 + 1);
         return result;
     }

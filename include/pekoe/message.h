@@ -20,7 +20,7 @@ typedef struct pk_decoder pk_decoder;
 
 /* How a slab decoder finds the sizes of arrays before it has seen their last element. */
 typedef enum pk_reserve {
-    PK_RESERVE_GROWTH = 0,    /* arrays double from 4 elements */
+    PK_RESERVE_GROWTH = 0,    /* arrays take 2 elements, then 8, then double */
     PK_RESERVE_LOOKAHEAD = 1, /* the records of one field that follow each other are counted */
     PK_RESERVE_PRESCAN = 2,   /* the root's records are counted in a pass of their own */
 } pk_reserve;

@@ -219,6 +219,31 @@ Test(message, merging_and_alternating_stay_linear)
     free(bytes);
 }
 
+/* Structs lie close together, and each array that was outgrown is left behind. */
+Test(message, arrays_take_what_the_next_step_holds)
+{
+    static const size_t counts[] = {1, 2, 3, 8, 9, 16, 17};
+    static const size_t capacities[][4] = {{2},        {2},        {2, 8},        {2, 8},
+                                           {2, 8, 16}, {2, 8, 16}, {2, 8, 16, 32}};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        uint8_t bytes[64];
+        void *message;
+        for (size_t k = 0; k < counts[i]; k++)
+            memcpy(bytes + 2 * k, "\x12\x00", 2); /* Tree.children */
+        pk_arena_done(&arena);
+        pk_arena_init(&arena, &memory, 1u << 16);
+        const uint8_t *before = arena.at;
+        cr_assert_eq(decode(&kinds3_tree_type, bytes, 2 * counts[i], &message), 0);
+        size_t arrays = 0;
+        for (size_t k = 0; k < 4 && capacities[i][k]; k++)
+            arrays += PK_ARRAY_HEADER + capacities[i][k] * sizeof(void *);
+        size_t copy = (2 * counts[i] + PK_DECODE_PADDING + 15) / 16 * 16;
+        size_t pieces = (1 + counts[i]) * sizeof(Kinds3__Tree) + arrays;
+        cr_assert_eq((size_t) (arena.at - before), copy + (pieces + 15) / 16 * 16, "%zu elements",
+                     counts[i]);
+    }
+}
+
 /* ---- Meaning ------------------------------------------------------------------------------- */
 
 Test(message, a_message_in_pieces_is_one)
