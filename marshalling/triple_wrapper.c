@@ -13,6 +13,7 @@
 #define WIRE_FIXED32 5u
 
 #define VARINT_MAX 10u /* bytes */
+#define PREFIX_MAX 5u  /* bytes of a key and of a length, as protobuf's own parsers have it */
 
 static const pk_triple_session *session_of(const pk_codec *codec)
 {
@@ -135,10 +136,11 @@ static int session_marshal(const pk_codec *self, const pk_message_type *type, co
 
 /* ---- Reading ---- */
 
-static bool read_varint(pk_slice *rest, uint64_t *ret_value)
+/* One of at most `most` bytes. */
+static bool read_varint(pk_slice *rest, unsigned most, uint64_t *ret_value)
 {
     uint64_t value = 0;
-    for (unsigned i = 0; i < VARINT_MAX && i < rest->length; i++) {
+    for (unsigned i = 0; i < most && i < rest->length; i++) {
         value |= (uint64_t) (rest->bytes[i] & 0x7f) << (7 * i);
         if (rest->bytes[i] < 0x80) {
             rest->bytes += i + 1;
@@ -168,18 +170,18 @@ static int read_field(pk_slice *rest, unsigned *ret_field, pk_slice *ret_content
     uint64_t key, length;
     if (rest->length == 0)
         return 0;
-    if (!read_varint(rest, &key) || key >> 3 == 0 || key > UINT32_MAX)
+    if (!read_varint(rest, PREFIX_MAX, &key) || key >> 3 == 0 || key > UINT32_MAX)
         return PK_ERR_MALFORMED;
     *ret_field = 0;
     switch (key & 7) {
     case WIRE_VARINT:
-        return read_varint(rest, &length) ? 1 : PK_ERR_MALFORMED;
+        return read_varint(rest, VARINT_MAX, &length) ? 1 : PK_ERR_MALFORMED;
     case WIRE_FIXED64:
         return skip(rest, 8) ? 1 : PK_ERR_MALFORMED;
     case WIRE_FIXED32:
         return skip(rest, 4) ? 1 : PK_ERR_MALFORMED;
     case WIRE_BYTES:
-        if (!read_varint(rest, &length) || length > rest->length)
+        if (!read_varint(rest, PREFIX_MAX, &length) || length > rest->length)
             return PK_ERR_MALFORMED;
         *ret_field = (unsigned) (key >> 3);
         *ret_contents = (pk_slice){rest->bytes, (size_t) length};

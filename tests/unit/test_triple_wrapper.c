@@ -193,6 +193,8 @@ Test(triple_wrapper, names_decide_which_codec_reads, .init = set_up, .fini = tea
         {"\x0a\x04jso", 5, PK_ERR_MALFORMED},
         {"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 11, PK_ERR_MALFORMED},
         {"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12, PK_ERR_MALFORMED},
+        /* A length of over five bytes, whatever its value. */
+        {"\x12\x80\x80\x80\x80\x80\x80\x80\x80\x80\x04", 11, PK_ERR_MALFORMED},
         {"\x02", 1, PK_ERR_MALFORMED},
         {"\x13", 1, PK_ERR_MALFORMED},
         {"\x20\x01\x29"
