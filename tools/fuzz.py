@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Runs every libFuzzer target of a build folder, sharing out a number of seconds.
+"""Runs the libFuzzer targets of a build folder, all or those named, sharing out a number of seconds.
 
-Called by `./dev fuzz SECONDS`. New inputs are kept in BUILD/corpus/NAME between runs, inputs that
+Called by `./dev fuzz SECONDS [NAME...]`. New inputs are kept in BUILD/corpus/NAME between runs, inputs that
 break a target in BUILD/findings/NAME. Ends with the line `N passed, N failed`.
 """
 import concurrent.futures
@@ -32,6 +32,13 @@ def main():
     build = pathlib.Path(sys.argv[1])
     targets = sorted(p for p in (build / 'tests/fuzz').glob('fuzz_*')
                      if p.is_file() and os.access(p, os.X_OK))
+    names = sys.argv[3:]
+    if names:
+        unknown = set(names) - {p.name.removeprefix('fuzz_') for p in targets}
+        if unknown:
+            print('there is no fuzz target', ', '.join(sorted(unknown)), file=sys.stderr)
+            return 1
+        targets = [p for p in targets if p.name.removeprefix('fuzz_') in names]
     if not targets:
         print('there is no fuzz target in', build, file=sys.stderr)
         return 1
