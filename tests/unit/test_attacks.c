@@ -1,8 +1,7 @@
 /*
- * Inputs that decoders have died of, each as the request of a live call: it must end with a status,
- * within the memory that is documented, and the router must serve the next call.
- *
- * That the decoder itself stands them, by each strategy of reservation, is test_message.c's.
+ * Inputs that decoders have died of, each as the request of a live call, decoded by each strategy of
+ * reservation: it must end with a status, within the memory and the work that are documented, and
+ * the router must serve the next call.
  */
 #include <pekoe/generated.h>
 #include <pekoe/testing.h>
@@ -10,6 +9,7 @@
 #include "handlers/call.h"
 #include "live.pekoe.h"
 #include "marshalling/message.h"
+#include "tests/support/count_instructions.h"
 #include "tests/support/counting_allocator.h"
 #include "tests/support/nested.h"
 
@@ -22,6 +22,44 @@ static counting_allocator counts;
 static pk_loop *loop;
 static pk_router *router;
 static size_t taken; /* by the call that was served last, in blocks of its arena */
+
+/* The service as it was generated, but for the strategy of what it decodes. */
+enum { METHODS_MAX = 8 };
+static pk_method methods[METHODS_MAX];
+static pk_message_type requests[METHODS_MAX];
+static pk_reserve_plan plans[METHODS_MAX];
+static pk_service service;
+
+static const struct {
+    pk_reserve strategy;
+    const char *name;
+} strategies[] = {
+    {PK_RESERVE_GROWTH, "growth"},
+    {PK_RESERVE_LOOKAHEAD, "lookahead"},
+    {PK_RESERVE_PRESCAN, "prescan"},
+};
+
+#define STRATEGIES (sizeof strategies / sizeof strategies[0])
+
+static void use_strategy(size_t index)
+{
+    for (size_t i = 0; i < service.method_count; i++)
+        plans[i].strategy = strategies[index].strategy;
+}
+
+static void copy_service(void)
+{
+    service = live_live_service;
+    cr_assert_leq(service.method_count, (size_t) METHODS_MAX);
+    for (size_t i = 0; i < service.method_count; i++) {
+        methods[i] = live_live_service.methods[i];
+        requests[i] = *methods[i].request;
+        plans[i] = *requests[i].reserve;
+        requests[i].reserve = &plans[i];
+        methods[i].request = &requests[i];
+    }
+    service.methods = methods;
+}
 
 static pk_future reply(pk_call *call)
 {
@@ -47,7 +85,8 @@ static void set_up(void)
     pk_allocator allocator = {counting_resize, &counts};
     cr_assert_eq(pk_loop_new(&loop, PK_LOOP_OPTS(.allocator = &allocator)), 0);
     cr_assert_eq(pk_router_new(&router, loop, NULL), 0);
-    cr_assert_eq(live_live_route(router, &impl, NULL), 0);
+    copy_service();
+    cr_assert_eq(pk_router_add(router, &service, &impl, NULL), 0);
 }
 
 static void tear_down(void)
@@ -89,10 +128,55 @@ static int call(const char *path, const uint8_t *bytes, size_t length, bool piec
 
 static void expect_status(const char *path, const uint8_t *bytes, size_t length, int status)
 {
-    for (unsigned pieces = 0; pieces < 2; pieces++) {
-        cr_assert_eq(call(path, bytes, length, pieces), status);
-        cr_assert_eq(call(path, (const uint8_t *) "\x0a\x00", 2, pieces), PK_OK, "the next one");
+    for (size_t strategy = 0; strategy < STRATEGIES; strategy++) {
+        use_strategy(strategy);
+        for (unsigned pieces = 0; pieces < 2; pieces++) {
+            cr_assert_eq(call(path, bytes, length, pieces), status, "%s",
+                         strategies[strategy].name);
+            cr_assert_eq(call(path, (const uint8_t *) "\x0a\x00", 2, pieces), PK_OK,
+                         "the next one");
+        }
     }
+}
+
+/* What a loop takes at most for one such call, its first one. */
+static size_t peak_of(size_t strategy, const char *path, const uint8_t *bytes, size_t length)
+{
+    tear_down();
+    set_up();
+    use_strategy(strategy);
+    call(path, bytes, length, false);
+    return counts.peak;
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1 /* each access is many instructions */
+#elif defined(__has_feature)
+#define SANITIZED __has_feature(address_sanitizer)
+#else
+#define SANITIZED 0
+#endif
+
+struct counted_call {
+    const char *path;
+    const uint8_t *bytes;
+    size_t length;
+    int status;
+};
+
+static void make_counted_call(void *arg)
+{
+    const struct counted_call *made = arg;
+    if (call(made->path, made->bytes, made->length, false) != made->status)
+        _exit(1);
+}
+
+static long count_call(struct counted_call *made)
+{
+    make_counted_call(made); /* symbols are bound, blocks are there */
+    long count = count_instructions(make_counted_call, made, 1000000);
+    cr_assert_gt(count, 0, "instructions cannot be counted here");
+    return count;
 }
 
 Test(attacks, lengths_near_the_top)
@@ -113,14 +197,51 @@ Test(attacks, lengths_near_the_top)
     }
 }
 
+/*
+ * A field that is counted, with a length near 2^64, must not loop: neither over the length nor over
+ * the payload once more. What it takes to refuse a length that is merely too large for a payload of
+ * that size, without any counting, says what is normal.
+ */
+Test(attacks, a_length_near_the_top_takes_no_loop, .timeout = 100)
+{
+    static const char top[] = "\xf5\xff\xff\xff\xff\xff\xff\xff\xff\x01"; /* 2^64 - 11 */
+    static const char large[] = "\xff\x7f";
+    static const struct {
+        const char *path;
+        uint8_t counted;
+    } rows[] = {{PLANT, 0x0a}, {GROW, 0x12}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        uint8_t attack[600], normal[600]; /* the counting pass looks at 256 and more */
+        memset(attack, rows[i].counted, sizeof attack);
+        memcpy(normal, attack, sizeof normal);
+        memcpy(attack + 1, top, sizeof top - 1);
+        memcpy(normal + 1, large, sizeof large - 1);
+        struct counted_call refused = {rows[i].path, attack, sizeof attack, PK_INTERNAL};
+        struct counted_call usual = {rows[i].path, normal, sizeof normal, PK_INTERNAL};
+        use_strategy(0);
+        long most = count_call(&usual);
+        most += most / (SANITIZED ? 2 : 10);
+        for (size_t strategy = 0; strategy < STRATEGIES; strategy++) {
+            use_strategy(strategy);
+            long count = count_call(&refused);
+            cr_assert_leq(count, most, "%s, %s: %ld instructions, more than %ld",
+                          strategies[strategy].name, rows[i].path, count, most);
+        }
+    }
+}
+
 Test(attacks, a_branching_schema)
 {
     uint8_t bytes[268];
     memset(bytes, 'x', sizeof bytes);
     memcpy(bytes, "\x0a\x00\x0a\x00\x0a\x00\x0a\x00\x12\x81\x02", 11);
     expect_status(PLANT, bytes, sizeof bytes, PK_OK);
-    cr_assert_eq(call(PLANT, bytes, sizeof bytes, false), PK_OK);
-    cr_assert_leq(taken, 16u * sizeof bytes, "%zu bytes were reserved", taken);
+    for (size_t strategy = 0; strategy < STRATEGIES; strategy++) {
+        use_strategy(strategy);
+        cr_assert_eq(call(PLANT, bytes, sizeof bytes, false), PK_OK);
+        cr_assert_leq(taken, 8u * sizeof bytes, "%s: %zu bytes were reserved",
+                      strategies[strategy].name, taken);
+    }
 }
 
 Test(attacks, empty_messages_by_the_million)
@@ -130,10 +251,17 @@ Test(attacks, empty_messages_by_the_million)
     cr_assert_not_null(bytes);
     for (size_t i = 0; i < length; i += 2)
         memcpy(bytes + i, "\x12\x00", 2);
-    expect_status(GROW, bytes, length, PK_RESOURCE_EXHAUSTED);
-    /* The budget, the payload gathered and copied, and what a loop has anyway. */
-    cr_assert_leq(counts.peak, (size_t) PK_DECODE_BUDGET_DEFAULT + 3 * length + (1u << 20),
-                  "%zu bytes at once", counts.peak);
+    for (size_t strategy = 0; strategy < STRATEGIES; strategy++) {
+        /* A new loop, which has kept no blocks of other sizes. */
+        tear_down();
+        set_up();
+        use_strategy(strategy);
+        for (unsigned pieces = 0; pieces < 2; pieces++)
+            cr_assert_eq(call(GROW, bytes, length, pieces), PK_RESOURCE_EXHAUSTED);
+        /* The budget, the payload gathered and copied, and what a loop has anyway. */
+        cr_assert_leq(counts.peak, (size_t) PK_DECODE_BUDGET_DEFAULT + 3 * length + (1u << 20),
+                      "%s: %zu bytes at once", strategies[strategy].name, counts.peak);
+    }
     free(bytes);
 }
 
@@ -147,6 +275,17 @@ Test(attacks, wire_types_that_there_are_not)
         bytes[0] = wrong[i];
         bytes[1] = 0x01;
         expect_status(PLANT, bytes, sizeof bytes, PK_INTERNAL);
+        /* Elements behind it are not counted: they cost what text in their place does. */
+        uint8_t nothing[1024];
+        memset(nothing, 'x', sizeof nothing);
+        memcpy(nothing, bytes, 2);
+        memcpy(nothing + 2, "\x12\xfb\x07", 3);
+        for (size_t strategy = 0; strategy < STRATEGIES; strategy++) {
+            size_t expected = peak_of(strategy, PLANT, nothing, sizeof nothing);
+            size_t peak = peak_of(strategy, PLANT, bytes, sizeof bytes);
+            cr_assert_eq(peak, expected, "%s: %zu bytes, not %zu", strategies[strategy].name, peak,
+                         expected);
+        }
     }
 }
 
