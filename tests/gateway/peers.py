@@ -13,6 +13,7 @@ import traceback
 import h2.config
 import h2.connection
 import h2.events
+import h2.exceptions
 
 WAIT = 10  # seconds, for what must come
 
@@ -147,10 +148,11 @@ class Upstream:
     def serve(self, stream):
         try:
             self.script(stream)
+        except (h2.exceptions.StreamClosedError, h2.exceptions.StreamIDTooLowError):
+            pass  # the gateway has reset the stream meanwhile
         except Exception:
-            if stream.reset is not None:
-                return  # the script goes on behind the end of its stream
-            self.problems.append(traceback.format_exc())
+            if stream.reset is None:
+                self.problems.append(traceback.format_exc())
 
     def close(self):
         self.listener.shutdown(socket.SHUT_RDWR)
