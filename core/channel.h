@@ -12,6 +12,7 @@
 #include <pekoe/channel.h>
 
 #include "core/exchange.h"
+#include "core/interception.h"
 
 typedef struct pk_opening pk_opening;
 
@@ -36,11 +37,10 @@ struct pk_opening {
     void (*failed)(pk_opening *opening, const pk_status *why);
 };
 
-/* One interceptor of a channel. */
-struct pk_interception {
-    struct pk_interception *next;
-    pk_client_interceptor *fn;
-    void *self;
+/* A channel's interceptors in their order, never changed. */
+struct pk_channel_interceptions {
+    size_t count;
+    struct pk_interception entries[];
 };
 
 typedef struct pk_channel_ops {
@@ -70,10 +70,11 @@ struct pk_channel {
     pk_retry_throttling throttling; /* max_tokens 0: none */
     double tokens;
     pk_channel_state state;
-    struct pk_channel_waiter *waiters;     /* see transport/channel_state.c */
-    struct pk_interception *interceptions; /* in their order; of the memory of the loop */
-    bool freed;                            /* by its owner: nothing opens any more */
-    size_t references; /* the owner's, and what is on the stack or still closes */
+    struct pk_channel_waiter *waiters;              /* see transport/channel_state.c */
+    struct pk_channel_interceptions *interceptions; /* of the loop's memory; NULL: none */
+    pk_opening *intercepted; /* of calls that interceptors have not let go yet, by `next` */
+    bool freed;              /* by its owner: nothing opens any more */
+    size_t references;       /* the owner's, and what is on the stack or still closes */
 };
 
 /* Drops a reference; ops->free follows the last one. */

@@ -374,6 +374,38 @@ int pk_metadata_forward(pk_metadata *to, const pk_metadata *from, pk_metadata_fi
     return 0;
 }
 
+bool pk_metadata_unlock(pk_metadata *metadata)
+{
+    if (!metadata->received)
+        return true;
+    pk_field *fields = pk_arena_try(metadata->arena, (metadata->count + 1) * sizeof *fields);
+    if (!fields)
+        return false;
+    size_t shown = 0;
+    for (size_t i = 0; i < metadata->count; i++) {
+        if (is_shown(metadata, &metadata->fields[i]))
+            fields[shown++] = metadata->fields[i];
+    }
+    *metadata = (pk_metadata){fields, shown, metadata->count + 1, false, metadata->arena};
+    return true;
+}
+
+int pk_metadata_remove(pk_metadata *metadata, const char *key)
+{
+    if (!metadata)
+        return PK_ERR_NOMEM;
+    if (metadata->received)
+        return PK_ERR_STATE;
+    size_t length = key ? strlen(key) : 0, left = 0;
+    pk_field *fields = (pk_field *) (uintptr_t) metadata->fields; /* ours where not received */
+    for (size_t i = 0; i < metadata->count; i++) {
+        if (!is_named(&fields[i], key, length))
+            fields[left++] = fields[i];
+    }
+    metadata->count = left;
+    return 0;
+}
+
 size_t pk_metadata_wire_size(const pk_field *fields, size_t count)
 {
     size_t size = 0;

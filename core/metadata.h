@@ -37,6 +37,12 @@ static inline void pk_metadata_init(pk_metadata *metadata, pk_arena *arena)
 /* Adds a value that need not end in NUL; `copied` false: both slices live as long as the arena. */
 PK_NODISCARD int pk_metadata_add_slice(pk_metadata *metadata, pk_slice key, pk_slice value);
 
+/*
+ * What is shown of received metadata, as metadata that may be changed; the fields' text stays
+ * borrowed. Nothing happens to what may be changed already. False without memory.
+ */
+PK_NODISCARD bool pk_metadata_unlock(pk_metadata *metadata);
+
 /* Bytes that the fields take as peers count them: name, value and 32 for each (RFC 9113, 6.5.2). */
 size_t pk_metadata_wire_size(const pk_field *fields, size_t count);
 

@@ -390,7 +390,9 @@ static pk_promise *waiting_for(pk_promise *promise)
     return bridge->source == promise ? bridge : NULL;
 }
 
-void pk_promise_cancel(pk_promise *promise, const pk_status *status)
+/* `source_status` is for what it stands for. */
+static void cancel_with(pk_promise *promise, const pk_status *status,
+                        const pk_status *source_status)
 {
     /* What it stands for goes first. A loop, since bridges may be stacked without bound. */
     pk_promise *next = promise;
@@ -401,7 +403,7 @@ void pk_promise_cancel(pk_promise *promise, const pk_status *status)
         next->unwanted = true;
         if (next->state != PK_PROMISE_RUNNING) {
             pk_scope_remove(&next->pending);
-            give_up(next, pk_failed_with(&not_wanted));
+            give_up(next, pk_failed_with(source_status));
         }
         next = outer;
     }
@@ -409,6 +411,16 @@ void pk_promise_cancel(pk_promise *promise, const pk_status *status)
         pk_scope_remove(&promise->pending);
         give_up(promise, pk_failed_with(status));
     }
+}
+
+void pk_promise_cancel(pk_promise *promise, const pk_status *status)
+{
+    cancel_with(promise, status, &not_wanted);
+}
+
+void pk_promise_end(pk_promise *promise, const pk_status *status)
+{
+    cancel_with(promise, status, status);
 }
 
 void pk_promise_drop(pk_future future, const pk_status *status)

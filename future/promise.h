@@ -98,6 +98,9 @@ pk_promise *pk_bridge(pk_scope *scope, pk_future future);
  */
 void pk_promise_cancel(pk_promise *promise, const pk_status *status);
 
+/* The same where it is the end of a call: what it stands for hears of `status` too. */
+void pk_promise_end(pk_promise *promise, const pk_status *status);
+
 /* Cancels and consumes a future that nobody will look at; what is not pending is dropped. */
 void pk_promise_drop(pk_future future, const pk_status *status);
 

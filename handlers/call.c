@@ -311,6 +311,48 @@ pk_future pk_call_cancelled(pk_call *call)
     return pk_promise_future(token);
 }
 
+/* ---- Values ---- */
+
+/* Kept among what is released with the call's memory, so that a call without values costs nothing. */
+struct value {
+    struct pk_call_release release;
+    const void *key;
+    void *value;
+};
+
+static void forget_value(struct pk_call_release *release)
+{
+}
+
+static struct value *find_value(const pk_call *call, const void *key)
+{
+    for (struct pk_call_release *one = call->releases; one; one = one->next) {
+        if (one->fn == forget_value && ((struct value *) one)->key == key)
+            return (struct value *) one;
+    }
+    return NULL;
+}
+
+int pk_call_set_value(pk_call *call, const void *key, void *value)
+{
+    struct value *place = find_value(call, key);
+    if (!place) {
+        place = pk_arena_try(&call->scope.arena, sizeof *place);
+        if (!place)
+            return PK_ERR_NOMEM;
+        *place = (struct value){.release.fn = forget_value, .key = key};
+        pk_call_on_release(call, &place->release);
+    }
+    place->value = value;
+    return 0;
+}
+
+void *pk_call_value(const pk_call *call, const void *key)
+{
+    const struct value *place = find_value(call, key);
+    return place ? place->value : NULL;
+}
+
 /* ---- What handlers ask ---- */
 
 void *pk_call_alloc(pk_call *call, size_t size)
@@ -392,6 +434,16 @@ const char *pk_call_method(const pk_call *call)
     return call->path;
 }
 
+const pk_message_type *pk_call_request_type(const pk_call *call)
+{
+    return call->method ? call->method->request : NULL;
+}
+
+const pk_message_type *pk_call_reply_type(const pk_call *call)
+{
+    return call->method ? call->method->reply : NULL;
+}
+
 const char *pk_call_peer(const pk_call *call)
 {
     return call->exchange ? call->exchange->peer->address : "closed";
@@ -405,6 +457,11 @@ const pk_tls_info *pk_call_tls(const pk_call *call)
 const pk_metadata *pk_call_metadata(pk_call *call)
 {
     return &call->metadata;
+}
+
+pk_metadata *pk_call_edit_metadata(pk_call *call)
+{
+    return pk_metadata_unlock(&call->metadata) ? &call->metadata : NULL;
 }
 
 pk_metadata *pk_call_headers(pk_call *call)

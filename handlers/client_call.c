@@ -4,6 +4,7 @@
 #include <pekoe/raw.h>
 
 #include "core/status.h"
+#include "handlers/client_chain.h"
 
 #include <string.h>
 
@@ -186,8 +187,60 @@ void pk_client_over(pk_client_call *client, const pk_status *status)
     pk_client_count_outcome(client, status->code);
     client->status = pk_status_copy(&call->scope.arena, status);
     call->end_status = status->code != PK_OK ? client->status : ended_normally;
+    if (PK_UNLIKELY(client->chain != NULL))
+        pk_client_chain_answered(client);
     pk_timer_stop(call->loop, &call->deadline);
     forget_written(client);
+}
+
+/* What comes on an exchange that was let go. */
+static void ignore_head(pk_exchange *exchange, const pk_head *head, bool ended)
+{
+}
+
+static void ignore_data(pk_exchange *exchange, const uint8_t *bytes, size_t length,
+                        pk_buffer *holder)
+{
+    exchange->ops->consume(exchange, length);
+}
+
+static void left_exchange_closed(pk_exchange *exchange)
+{
+    pk_client_of(exchange)->style->events->on_closed(exchange);
+}
+
+void pk_client_leave_wire(pk_client_call *client, pk_code code)
+{
+    static const pk_exchange_events only_the_end = {
+        .on_head = ignore_head, .on_data = ignore_data, .on_closed = left_exchange_closed};
+    pk_call *call = &client->call;
+    pk_timer_stop(call->loop, &client->pause);
+    client->replay = false;
+    if (PK_UNLIKELY(client->repeating)) {
+        client->repeating = false;
+        pk_channel_unref(client->channel);
+    } else if (!client->over) {
+        pk_client_count_outcome(client, code);
+    }
+    forget_written(client);
+    if (client->opening.waiting)
+        client->channel->ops->withdraw(client->channel, &client->opening);
+    if (!call->exchange)
+        return;
+    if (PK_UNLIKELY(client->chain != NULL))
+        call->exchange->events = &only_the_end; /* the call is open still */
+    call->exchange->ops->reset(call->exchange, PK_RESET_CANCEL);
+}
+
+void pk_client_close_writing(pk_client_call *client, const pk_status *status)
+{
+    client->over = true;
+    client->half_closed = true;
+    client->status = *status;
+    client->call.end_status = status->code != PK_OK ? *status : ended_normally;
+    settle_head(client, NULL);
+    if (client->style->wire_ended)
+        client->style->wire_ended(client);
 }
 
 void pk_client_end(pk_client_call *client, const pk_status *status)
@@ -195,30 +248,23 @@ void pk_client_end(pk_client_call *client, const pk_status *status)
     pk_call *call = &client->call;
     if (!pk_call_is_open(call))
         return;
+    if (PK_UNLIKELY(client->chain != NULL) && pk_client_chain_goes_on(client, status))
+        return;
     pk_call_change_state(call, PK_CALL_ENDED);
     pk_timer_stop(call->loop, &call->deadline);
-    pk_timer_stop(call->loop, &client->pause);
-    client->replay = false;
-    if (PK_UNLIKELY(client->repeating)) {
-        client->repeating = false;
-        pk_channel_unref(client->channel);
-    } else if (!client->over) {
-        pk_client_count_outcome(client, status ? status->code : PK_OK);
-    }
     client->status =
         status ? pk_status_copy(&call->scope.arena, status) : (pk_status){.code = PK_OK};
     call->end_status = client->status.code != PK_OK ? client->status : ended_normally;
-    forget_written(client);
-    if (client->opening.waiting)
-        client->channel->ops->withdraw(client->channel, &client->opening);
-    if (call->exchange)
-        call->exchange->ops->reset(call->exchange, PK_RESET_CANCEL);
+    if (PK_LIKELY(client->chain == NULL) || client->chain->state != PK_CLIENT_CHAIN_OVER)
+        pk_client_leave_wire(client, client->status.code);
     settle_head(client, NULL);
     client->style->ended(client);
     pk_body_reader_done(&call->body);
     if (PK_UNLIKELY(call->children != NULL))
         pk_client_end_children(call, &call->end_status);
     pk_call_run_end_entries(call);
+    if (PK_UNLIKELY(client->chain != NULL))
+        pk_client_chain_end(client);
     release_if_over(client);
 }
 
@@ -470,7 +516,7 @@ pk_client_call *pk_client_call_new(pk_channel *channel, const pk_method *method,
     client->keeps_written = true;
     client->half_closed = false;
     client->over = false;
-    client->interception = channel->interceptions;
+    client->chain = NULL;
     client->policy = pk_retry_policy_of(channel, method->path);
     client->repetitions = 0;
     client->repeating = false;
@@ -485,42 +531,6 @@ pk_client_call *pk_client_call_new(pk_channel *channel, const pk_method *method,
     return client;
 }
 
-/* ---- Interceptors ---- */
-
-static void intercepted(pk_future outcome, void *arg);
-
-/* Asks them one after the other; then the call is opened. */
-static void intercept(pk_client_call *client)
-{
-    pk_call *call = &client->call;
-    while (client->interception && pk_call_is_open(call)) {
-        const struct pk_interception *one = client->interception;
-        client->interception = one->next;
-        struct pk_current outer = pk_call_enter(call);
-        pk_future outcome = one->fn(one->self, call);
-        pk_call_leave(outer);
-        if (outcome.state == PK_FUTURE_PENDING) {
-            pk_await(&call->scope, outcome, intercepted, client);
-            return;
-        }
-        if (outcome.state == PK_FUTURE_FAILED)
-            pk_client_end(client, outcome.pointer);
-    }
-    pk_channel *channel = client->channel;
-    if (pk_call_is_open(call))
-        pk_client_start(client);
-    pk_scope_unpin(&call->scope);
-    pk_channel_unref(channel);
-}
-
-static void intercepted(pk_future outcome, void *arg)
-{
-    pk_client_call *client = arg;
-    if (outcome.state == PK_FUTURE_FAILED)
-        pk_client_end(client, outcome.pointer);
-    intercept(client);
-}
-
 void pk_client_start(pk_client_call *client)
 {
     static const pk_status freed = {PK_UNAVAILABLE, PK_SLICE("the channel was freed"), {NULL, 0}};
@@ -529,12 +539,6 @@ void pk_client_start(pk_client_call *client)
     if (PK_UNLIKELY(client->status.code != PK_OK)) {
         pk_status why = client->status;
         pk_client_end(client, &why);
-        return;
-    }
-    if (PK_UNLIKELY(client->interception != NULL)) {
-        client->channel->references++; /* until all were asked */
-        pk_scope_pin(&client->call.scope);
-        intercept(client);
         return;
     }
     client->channel->ops->open(client->channel, &client->opening);
@@ -550,6 +554,13 @@ pk_call *pk_call_unref(pk_call *call)
 const pk_status *pk_call_status(const pk_call *call)
 {
     return call->client && !pk_call_is_open(call) ? &call->client->status : NULL;
+}
+
+pk_metadata *pk_call_edit_received_trailers(pk_call *call)
+{
+    pk_client_call *client = call->client;
+    return client && pk_metadata_unlock(&client->received_trailers) ? &client->received_trailers
+                                                                    : NULL;
 }
 
 const pk_metadata *pk_call_received_trailers(pk_call *call)

@@ -25,6 +25,8 @@ typedef struct pk_client_style {
     void (*room)(pk_client_call *client);
     /* The call has ended with client->status: settles the futures. */
     void (*ended)(pk_client_call *client);
+    /* What was sent has ended, the call has not: nothing more can be written. NULL: nothing was. */
+    void (*wire_ended)(pk_client_call *client);
 } pk_client_style;
 
 /* A message that was written; the transport changes where its buffer starts. */
@@ -53,13 +55,13 @@ struct pk_client_call {
     struct pk_written *written; /* first_written, or in the call */
     struct pk_written first_written;
     size_t written_count, written_capacity, written_bytes;
-    bool keeps_written;                         /* it is all there */
-    bool half_closed;                           /* nothing more will be written */
-    bool over;                                  /* the server has said all, and how the call ends */
-    const struct pk_interception *interception; /* the next to be asked */
-    const pk_retry_policy *policy;              /* NULL: it is not tried again */
-    unsigned repetitions;                       /* attempts before this one, by the policy */
-    bool repeating;                             /* between two attempts */
+    bool keeps_written;            /* it is all there */
+    bool half_closed;              /* nothing more will be written */
+    bool over;                     /* the server has said all, and how the call ends */
+    struct pk_client_chain *chain; /* NULL: no interceptor sees it; client_chain.h */
+    const pk_retry_policy *policy; /* NULL: it is not tried again */
+    unsigned repetitions;          /* attempts before this one, by the policy */
+    bool repeating;                /* between two attempts */
     pk_timer pause;
     unsigned replays;  /* times that it was sent again */
     bool replay;       /* the exchange that closes is to be followed by another */
@@ -92,8 +94,15 @@ void pk_client_send_only(pk_client_call *client, const void *request);
 /* Asks the channel for an exchange; the call may have ended when it returns. */
 void pk_client_start(pk_client_call *client);
 
-/* Ends the call: NULL is OK. What is open on the wire is reset. Nothing happens to an ended one. */
+/*
+ * Ends the call: NULL is OK. What is open on the wire is reset. Nothing happens to an ended one. Where
+ * interceptors wait for it, they hear of it first, and the call is still open when this returns.
+ */
 void pk_client_end(pk_client_call *client, const pk_status *status);
+
+/* For client_chain.c: nothing more is sent or received, nor written by the program. */
+void pk_client_leave_wire(pk_client_call *client, pk_code code);
+void pk_client_close_writing(pk_client_call *client, const pk_status *status);
 
 /*
  * The server has ended the call, but the program has not read it all: nothing can change the status

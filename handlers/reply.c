@@ -52,8 +52,7 @@ void pk_reply_end(pk_exchange *exchange, const pk_head *trailers)
     pk_client_end(client, &status);
 }
 
-/* Nobody waits for the reply any more. */
-static void not_wanted(void *arg)
+void pk_reply_not_wanted(void *arg)
 {
     static const pk_status why = {
         PK_CANCELLED, PK_SLICE("nobody waits for the reply any more"), {NULL, 0}};
@@ -69,6 +68,6 @@ pk_future pk_reply_future(pk_client_call *client)
     if (PK_UNLIKELY(!client->reply))
         pk_client_spoil(client, &pk_status_no_memory);
     else
-        pk_promise_on_abandon(client->reply, not_wanted, client);
+        pk_promise_on_abandon(client->reply, pk_reply_not_wanted, client);
     return pk_promise_future(client->reply);
 }

@@ -99,9 +99,11 @@ static int grow_services(pk_router *router)
     return 0;
 }
 
-int pk_router_add(pk_router *router, const pk_service *service, const void *impl, void *self)
+/* Adds a service with what `around` (may be NULL) has around it. */
+static int add_service(pk_router *router, const struct pk_registration *added,
+                       const struct pk_wrapping *around)
 {
-    pk_assert_owner(router->loop);
+    const pk_service *service = added->service;
     int r = grow_routes(router, service->method_count);
     if (r == 0)
         r = grow_services(router);
@@ -112,16 +114,38 @@ int pk_router_add(pk_router *router, const pk_service *service, const void *impl
         if (find(router, (pk_slice){(const uint8_t *) method->path, method->path_length}))
             return PK_ERR_EXISTS;
     }
+    struct pk_wrapping *wrappings;
+    r = pk_wrapping_make(router, around, service->method_count, &wrappings);
+    if (r < 0)
+        return r;
     for (size_t i = 0; i < service->method_count; i++) {
         const pk_method *method = &service->methods[i];
         const uint8_t *path = (const uint8_t *) method->path;
         uint32_t hash = hash_path(path, method->path_length);
-        *place_of(router->routes, router->route_capacity, path, method->path_length, hash) =
-            (struct pk_route){method, hash, 0, impl, self};
+        struct pk_route *route =
+            place_of(router->routes, router->route_capacity, path, method->path_length, hash);
+        *route = (struct pk_route){method, hash, 0, added->impl, added->self};
+        pk_wrapping_put(router, route, &wrappings);
         router->route_count++;
     }
-    router->services[router->service_count++] = (struct pk_registration){service, impl, self};
+    router->services[router->service_count++] = *added;
     return 0;
+}
+
+int pk_router_add(pk_router *router, const pk_service *service, const void *impl, void *self)
+{
+    pk_assert_owner(router->loop);
+    return add_service(router, &(struct pk_registration){service, impl, self}, NULL);
+}
+
+/* What stands around the methods of a service: the same around each. */
+static const struct pk_wrapping *wrapping_around(const pk_router *router, const pk_service *service)
+{
+    if (service->method_count == 0)
+        return NULL;
+    const pk_method *first = &service->methods[0];
+    return pk_wrapping_of(
+        find(router, (pk_slice){(const uint8_t *) first->path, first->path_length}));
 }
 
 int pk_router_concat(pk_router *router, const pk_router *other)
@@ -135,7 +159,7 @@ int pk_router_concat(pk_router *router, const pk_router *other)
     int r = grow_routes(router, other->route_count);
     for (size_t i = 0; r == 0 && i < other->service_count; i++) {
         const struct pk_registration *added = &other->services[i];
-        r = pk_router_add(router, added->service, added->impl, added->self);
+        r = add_service(router, added, wrapping_around(other, added->service));
     }
     return r;
 }
@@ -229,6 +253,7 @@ static void release_router(pk_router *router)
     pk_marshalling_forget(router->encoding.marshalling, &router->compressors);
     pk_memory *memory = &router->loop->memory;
     pk_cors_free(router->cors, memory);
+    pk_wrapping_free_all(router);
     pk_memory_put(memory, router->routes, router->route_capacity * sizeof *router->routes);
     pk_memory_put(memory, router->services, router->service_capacity * sizeof *router->services);
     pk_memory_put(memory, router, sizeof *router);

@@ -13,6 +13,7 @@
 #include <pekoe/raw.h>
 
 #include "core/exchange.h"
+#include "core/interception.h"
 #include "marshalling/protocol.h"
 
 struct pk_route {
@@ -42,6 +43,10 @@ struct pk_router {
     pk_raw_handler *raw;   /* in place of `generic`: the fallback takes raw calls */
     pk_http_handler *http; /* NULL: requests that are no calls get 405 */
     void *http_self;
+    struct pk_interception *interceptions; /* its own, in their order */
+    size_t interception_count;
+    struct pk_wrapping *wrappings;         /* owned; see router_chain.c */
+    struct pk_wrapping *fallback_wrapping; /* one of them, for the fallback; NULL: none */
     pk_error_handler *error_handler;
     void *error_self;
     unsigned protocols;            /* PK_PROTOCOLS_* that are switched on */
@@ -52,6 +57,27 @@ struct pk_router {
     size_t open_calls;
     bool freed; /* by its owner; it goes with the last of its calls */
 };
+
+/* ---- Interceptors around routes: see router_chain.c ---- */
+
+/* What stands around a route; NULL: nothing does. */
+const struct pk_wrapping *pk_wrapping_of(const struct pk_route *route);
+
+/*
+ * So many wrappings for routes that will be added, with the router's interceptors and inside them
+ * those of `from`, which may be NULL. *ret_list is NULL where there are no interceptors at all.
+ * PK_ERR_NOMEM.
+ */
+PK_NODISCARD int pk_wrapping_make(struct pk_router *router, const struct pk_wrapping *from,
+                                  size_t count, struct pk_wrapping **ret_list);
+
+/* Puts the first of the list, which is the router's then, around a route; an empty list: nothing. */
+void pk_wrapping_put(struct pk_router *router, struct pk_route *route, struct pk_wrapping **list);
+
+/* The fallback was set anew: its interceptors come around it. */
+void pk_wrapping_put_fallback(struct pk_router *router);
+
+void pk_wrapping_free_all(struct pk_router *router);
 
 /* One of its calls is gone. */
 void pk_router_call_gone(pk_router *router);

@@ -52,6 +52,12 @@ struct pk_codec {
     int (*decode_in_place)(const pk_codec *self, const pk_message_type *type, uint8_t *bytes,
                            size_t length, pk_arena *arena, const void **ret_message,
                            const char **ret_reason);
+
+    /*
+     * The status of the last failure, where that is not for pekoe to put into words; NULL: it is.
+     * A NULL function: it always is.
+     */
+    const pk_status *(*refusal)(const pk_codec *self);
 };
 
 /* protobuf over marshalling/message. */

@@ -96,6 +96,11 @@ static bool may_try_backup(const pk_codec *codec, const pk_codec *backup, int er
            strcmp(codec->name, backup->name) != 0;
 }
 
+static SELDOM const pk_status *refusal_of(const pk_codec *codec)
+{
+    return codec->refusal ? codec->refusal(codec) : NULL;
+}
+
 /* The codec has failed with `r`: the backup's turn, or the end. */
 static SELDOM int encode_again(const pk_encoding *encoding, const pk_message_type *type,
                                const void *message, pk_slice tail, int r, pk_buffer **ret_buffer,
@@ -107,7 +112,10 @@ static SELDOM int encode_again(const pk_encoding *encoding, const pk_message_typ
         if (second == 0)
             return 0;
     }
-    if (r == PK_ERR_NOMEM)
+    const pk_status *refusal = refusal_of(encoding->codec);
+    if (refusal)
+        *ret_status = *refusal;
+    else if (r == PK_ERR_NOMEM)
         *ret_status = PK_STATUS(PK_RESOURCE_EXHAUSTED, "out of memory while encoding a message");
     else
         *ret_status = pk_status_print(
@@ -229,6 +237,11 @@ static SELDOM int refuse_message(const pk_codec *codec, const pk_message_type *t
                                  pk_code code, const char *reason, pk_arena *arena,
                                  pk_status *ret_status)
 {
+    const pk_status *refusal = refusal_of(codec);
+    if (refusal) {
+        *ret_status = *refusal;
+        return r;
+    }
     *ret_status = pk_status_print(arena, code, "cannot decode a message as %s with codec %s: %s",
                                   type && type->name ? type->name : "bytes", codec->name,
                                   reason ? reason : pk_error_text(r));

@@ -6,6 +6,8 @@
 
 #include "core/loop.h"
 
+#include <string.h>
+
 /* One pk_channel_changed. */
 struct pk_channel_waiter {
     struct pk_channel_waiter *next;
@@ -67,37 +69,48 @@ void pk_channel_reset_backoff(pk_channel *channel)
         channel->ops->reset_backoff(channel);
 }
 
-int pk_channel_intercept(pk_channel *channel, pk_client_interceptor *fn, void *self)
+static size_t size_of(size_t count)
+{
+    return sizeof(struct pk_channel_interceptions) + count * sizeof(struct pk_interception);
+}
+
+int pk_channel_intercept(pk_channel *channel, pk_interceptor *fn, void *self)
 {
     pk_assert_owner(channel->loop);
-    struct pk_interception *one = pk_memory_get(&channel->loop->memory, sizeof *one);
-    if (!one)
+    pk_memory *memory = &channel->loop->memory;
+    struct pk_channel_interceptions *old = channel->interceptions;
+    size_t count = old ? old->count : 0;
+    struct pk_channel_interceptions *all = pk_memory_get(memory, size_of(count + 1));
+    if (!all)
         return PK_ERR_NOMEM;
-    *one = (struct pk_interception){.fn = fn, .self = self};
-    struct pk_interception **place = &channel->interceptions;
-    while (*place)
-        place = &(*place)->next;
-    *place = one;
+    if (old)
+        memcpy(all->entries, old->entries, count * sizeof *all->entries);
+    all->entries[count] = (struct pk_interception){fn, self};
+    all->count = count + 1;
+    channel->interceptions = all;
+    if (old)
+        pk_memory_put(memory, old, size_of(count));
     return 0;
 }
 
 void pk_channel_done(pk_channel *channel)
 {
-    while (channel->interceptions) {
-        struct pk_interception *one = channel->interceptions;
-        channel->interceptions = one->next;
-        pk_memory_put(&channel->loop->memory, one, sizeof *one);
-    }
+    struct pk_channel_interceptions *all = pk_steal(&channel->interceptions);
+    if (all)
+        pk_memory_put(&channel->loop->memory, all, size_of(all->count));
 }
 
 pk_channel *pk_channel_free(pk_channel *channel)
 {
+    static const pk_status freed = {PK_UNAVAILABLE, PK_SLICE("the channel was freed"), {NULL, 0}};
     if (!channel)
         return NULL;
     pk_assert_owner(channel->loop);
     channel->freed = true;
     channel->references++;
     channel->ops->close(channel);
+    while (channel->intercepted)
+        channel->intercepted->failed(channel->intercepted, &freed);
     pk_channel_set_state(channel, PK_CHANNEL_SHUTDOWN);
     pk_channel_unref(channel);
     pk_channel_unref(channel);

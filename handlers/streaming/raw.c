@@ -25,6 +25,7 @@ void pk_router_set_raw(pk_router *router, pk_raw_handler *handler, void *self)
     router->generic = NULL;
     router->fallback =
         (struct pk_route){.method = handler ? &raw_method : NULL, .impl = router, .self = self};
+    pk_wrapping_put_fallback(router);
 }
 
 const char *pk_call_protocol(const pk_call *call)

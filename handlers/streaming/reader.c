@@ -7,6 +7,7 @@
  * transport's buffer, since a small piece must not pin a large one.
  */
 #include "core/status.h"
+#include "handlers/filter.h"
 #include "handlers/streaming/stream.h"
 
 #include <stdarg.h>
@@ -174,11 +175,22 @@ static int keep_raw(const pk_body_message *message, pk_arena *arena, const void 
     return 0;
 }
 
+static int read_raw(pk_call *call, const pk_body_message *message, pk_arena *arena,
+                    const void **ret_message, pk_buffer **ret_kept, pk_status *ret_status)
+{
+    int r = keep_raw(message, arena, ret_message, ret_kept, ret_status);
+    if (r == 0)
+        r = pk_filter_raw(call, true, ret_message, ret_status);
+    if (r < 0)
+        *ret_kept = pk_buffer_unref(*ret_kept);
+    return r;
+}
+
 static int unmarshal(pk_reader *reader, const pk_body_message *message, pk_arena *arena,
                      const void **ret_message, pk_buffer **ret_kept, pk_status *ret_status)
 {
     int r = PK_UNLIKELY(!reader->type)
-                ? keep_raw(message, arena, ret_message, ret_kept, ret_status)
+                ? read_raw(reader->call, message, arena, ret_message, ret_kept, ret_status)
                 : pk_body_unmarshal(&reader->call->encoding, reader->type, message, arena,
                                     ret_message, ret_kept, ret_status);
     if (PK_UNLIKELY(*ret_kept != NULL))
@@ -253,6 +265,13 @@ static int next_message(pk_reader *reader, pk_body_message *ret_message)
     return got;
 }
 
+/* What a read says after that: a client's interceptors may have to be waited for. */
+static pk_future broken_off(const pk_call *call)
+{
+    return PK_UNLIKELY(pk_call_is_open(call)) ? (pk_future){.state = PK_FUTURE_PENDING}
+                                              : pk_stream_ended(call);
+}
+
 /* What a read finds right now. Pending: nothing, and a promise is needed. */
 static pk_future read_now(pk_reader *reader, bool take)
 {
@@ -261,7 +280,7 @@ static pk_future read_now(pk_reader *reader, bool take)
     const void *value = NULL;
     int got = next_message(reader, &message);
     if (PK_LIKELY(got > 0))
-        return decode(reader, &message, take, &value) ? pk_done(value) : pk_stream_ended(call);
+        return decode(reader, &message, take, &value) ? pk_done(value) : broken_off(call);
     if (PK_LIKELY(got == 0)) {
         give_credit(reader, 1);
         tell_held(reader);
@@ -272,7 +291,7 @@ static pk_future read_now(pk_reader *reader, bool take)
             return call->client ? pk_stream_outcome(call) : pk_done(NULL);
     }
     break_off(reader, &call->body.status);
-    return pk_stream_ended(call);
+    return broken_off(call);
 }
 
 static pk_future ask(pk_reader *reader, bool take)

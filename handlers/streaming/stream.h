@@ -80,7 +80,10 @@ static inline pk_future pk_stream_ended(const pk_call *call)
     return pk_failed_with(call->scope.cancelled ? call->scope.cancelled : &call->end_status);
 }
 
-/* Client: all was read; ends the call with the server's status, which is the outcome of a read. */
+/*
+ * Client: all was read; ends the call with the server's status, which is the outcome of a read. While
+ * interceptors have not said what that is, it is a pending future without a promise.
+ */
 pk_future pk_stream_outcome(pk_call *call);
 
 /* Adds what a raw call's head says of compression. PK_ERR_INVALID, PK_ERR_NOMEM. */

@@ -4,6 +4,7 @@
  * all messages before it were read.
  */
 #include "core/status.h"
+#include "handlers/client_chain.h"
 #include "handlers/reply.h"
 #include "handlers/streaming/stream.h"
 
@@ -50,6 +51,8 @@ pk_future pk_stream_outcome(pk_call *call)
             status = pk_status_no_memory;
         pk_client_end(client, &status);
     }
+    if (PK_UNLIKELY(pk_call_is_open(call)))
+        return (pk_future){.state = PK_FUTURE_PENDING}; /* interceptors have the last word */
     return client->status.code == PK_OK ? pk_done(NULL) : pk_failed_with(&client->status);
 }
 
@@ -137,6 +140,7 @@ static const pk_client_style stream_style = {
     .body_kind = PK_BODY_RESPONSE,
     .room = has_room,
     .ended = stream_ended,
+    .wire_ended = close_writer,
 };
 
 /* With a parent they live as long as that. */
@@ -160,8 +164,12 @@ pk_reader *pk_call_server_streaming(pk_channel *channel, const pk_method *method
     pk_client_call *client = open_call(channel, method, &stream_style, opts);
     if (PK_UNLIKELY(!client))
         return &no_reader;
-    pk_client_send_only(client, request);
     pk_reader *reader = lend_reader(client);
+    if (PK_UNLIKELY(channel->interceptions != NULL) && pk_client_chain_new(client, request)) {
+        pk_client_chain_stream(client);
+        return reader;
+    }
+    pk_client_send_only(client, request);
     pk_client_start(client);
     return reader;
 }
@@ -174,7 +182,10 @@ pk_reader *pk_call_bidi_streaming(pk_channel *channel, const pk_method *method, 
     if (PK_UNLIKELY(!client))
         return &no_reader;
     pk_reader *reader = lend_reader(client);
-    pk_client_start(client);
+    if (PK_UNLIKELY(channel->interceptions != NULL) && pk_client_chain_new(client, NULL))
+        pk_client_chain_stream(client);
+    else
+        pk_client_start(client);
     return reader;
 }
 
@@ -194,11 +205,14 @@ pk_future pk_call_client_streaming(pk_channel *channel, const pk_method *method,
         .body_kind = PK_BODY_RESPONSE | PK_BODY_ONE,
         .room = has_room,
         .ended = reply_ended,
+        .wire_ended = close_writer,
     };
     pk_client_call *client = open_call(channel, method, &style, opts);
     *ret_out = client ? lend_writer(client) : &no_writer;
     if (PK_UNLIKELY(!client))
         return pk_promise_future(NULL);
+    if (PK_UNLIKELY(channel->interceptions != NULL) && pk_client_chain_new(client, NULL))
+        return pk_client_chain_reply(client);
     pk_future future = pk_reply_future(client);
     pk_client_start(client);
     return future;
@@ -211,6 +225,7 @@ static void set_path(pk_client_call *client, const char *path)
 {
     pk_call *call = &client->call;
     pk_method *method = pk_arena_zeroed(&call->scope.arena, sizeof *method);
+    method->style = PK_BIDI_STREAMING;
     method->path_length = strlen(path);
     method->path = call->path = pk_arena_copy(&call->scope.arena, path, method->path_length);
     call->method = method;
@@ -246,6 +261,7 @@ pk_reader *pk_call_raw(pk_channel *channel, const char *path, const pk_encodings
         .body_kind = PK_BODY_RESPONSE | PK_BODY_RAW,
         .room = has_room,
         .ended = stream_ended,
+        .wire_ended = close_writer,
     };
     static const pk_method any = {.path = "a raw call"};
     pk_client_call *client = open_call(channel, &any, &raw_style, opts);
@@ -255,7 +271,10 @@ pk_reader *pk_call_raw(pk_channel *channel, const char *path, const pk_encodings
     pk_reader *reader = lend_reader(client);
     set_path(client, path);
     set_encodings(client, encodings);
-    pk_client_start(client);
+    if (PK_UNLIKELY(channel->interceptions != NULL) && pk_client_chain_new(client, NULL))
+        pk_client_chain_stream(client);
+    else
+        pk_client_start(client);
     return reader;
 }
 
@@ -274,8 +293,10 @@ static void unref(pk_call *call, bool given_up)
         PK_CANCELLED, PK_SLICE("the program has given the stream up"), {NULL, 0}};
     if (!call->client)
         return;
-    if (given_up)
+    if (given_up && pk_call_is_open(call)) {
+        call->abandoned = true;
         pk_client_end(call->client, &why);
+    }
     if (!call->client->has_parent)
         pk_scope_unpin(&call->scope);
 }

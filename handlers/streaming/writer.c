@@ -5,6 +5,7 @@
  */
 #include "core/status.h"
 #include "handlers/client_call.h"
+#include "handlers/filter.h"
 #include "handlers/streaming/stream.h"
 
 void pk_writer_open(pk_writer *writer, pk_call *call, const pk_message_type *type)
@@ -58,6 +59,8 @@ static int encode(pk_writer *writer, const void *message, pk_buffer **ret_buffer
     if (PK_UNLIKELY(writer->plain))
         encoding->compressor = NULL;
     if (PK_UNLIKELY(!writer->type)) {
+        if (pk_filter_raw(call, false, &message, ret_status) < 0)
+            return PK_ERR_INVALID;
         const pk_raw_message *raw = message;
         encoding->precompressed = raw->compressed;
         message = &raw->bytes;

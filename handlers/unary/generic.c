@@ -24,6 +24,7 @@ void pk_router_set_generic(pk_router *router, pk_generic_handler *handler, void 
     router->raw = NULL;
     router->fallback =
         (struct pk_route){.method = handler ? &generic_method : NULL, .impl = router, .self = self};
+    pk_wrapping_put_fallback(router);
 }
 
 pk_future pk_call_decode(pk_call *call, const pk_message_type *type, pk_slice bytes)

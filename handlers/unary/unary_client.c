@@ -3,6 +3,7 @@
  * reply comes as reply.c says.
  */
 #include "core/status.h"
+#include "handlers/client_chain.h"
 #include "handlers/reply.h"
 
 #include <string.h>
@@ -23,6 +24,8 @@ static const pk_client_style style = {
 
 static pk_future start(pk_client_call *client, const void *request)
 {
+    if (PK_UNLIKELY(client->channel->interceptions != NULL) && pk_client_chain_new(client, request))
+        return pk_client_chain_reply(client);
     pk_client_send_only(client, request);
     pk_future future = pk_reply_future(client);
     pk_client_start(client);

@@ -110,6 +110,24 @@ PK_API pk_metadata *pk_call_headers(pk_call *call);
 /* Server: to be sent with the status, success or failure. */
 PK_API pk_metadata *pk_call_trailers(pk_call *call);
 
+/*
+ * What pk_call_metadata shows from now on, as a copy that can be added to and removed from: so that
+ * an interceptor changes what the handler (client: the program) sees. NULL when memory runs out.
+ */
+PK_API pk_metadata *pk_call_edit_metadata(pk_call *call);
+
+/* ---- Values ---- */
+
+/*
+ * Hangs a value on the call, for whoever knows the key: the address of a variable of whoever defines
+ * it. An interceptor tells the handler this way who calls. A second value of a key takes the place of
+ * the first. The value is borrowed as long as the call. PK_ERR_NOMEM.
+ */
+PK_API PK_NODISCARD int pk_call_set_value(pk_call *call, const void *key, void *value);
+
+/* The key's value; NULL: none was set. */
+PK_API void *pk_call_value(const pk_call *call, const void *key);
+
 /* ---- Compression ---- */
 
 /*

@@ -15,6 +15,7 @@
 #define PEKOE_CHANNEL_H
 
 #include <pekoe/call.h>
+#include <pekoe/interceptor.h>
 #include <pekoe/loop.h>
 
 PK_BEGIN_DECLS
@@ -128,16 +129,11 @@ PK_API PK_NODISCARD pk_future pk_channel_changed(pk_channel *channel, pk_channel
 PK_API void pk_channel_reset_backoff(pk_channel *channel);
 
 /*
- * Asked before a call of the channel is sent, once for each call, in the order in which interceptors
- * were added: it may add to pk_call_headers(call), and see the end by pk_call_on_end and
- * pk_call_status. Done: the call goes on. Failed: it ends with that status, nothing is sent.
- * Pending: it waits; its deadline and cancel hold meanwhile.
+ * Has an interceptor asked (interceptor.h) for calls that begin from now on, inside those that are
+ * there: the first one is the outermost. `self` is borrowed as long as calls of the channel go on.
+ * PK_ERR_NOMEM.
  */
-typedef pk_future pk_client_interceptor(void *self, pk_call *call);
-
-/* Adds one behind those that are there, for calls from now on; `self` is borrowed. PK_ERR_NOMEM. */
-PK_API PK_NODISCARD int pk_channel_intercept(pk_channel *channel, pk_client_interceptor *fn,
-                                             void *self);
+PK_API PK_NODISCARD int pk_channel_intercept(pk_channel *channel, pk_interceptor *fn, void *self);
 
 /* ---- Calls ---- */
 
@@ -180,6 +176,9 @@ PK_API const pk_status *pk_call_status(const pk_call *call);
 
 /* What the server sent with the status; empty before that. Its headers: pk_call_metadata. */
 PK_API const pk_metadata *pk_call_received_trailers(pk_call *call);
+
+/* The same as a copy that interceptors may change, as pk_call_edit_metadata; NULL for a server's. */
+PK_API pk_metadata *pk_call_edit_received_trailers(pk_call *call);
 
 PK_END_DECLS
 

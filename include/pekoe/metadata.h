@@ -36,6 +36,12 @@ PK_API PK_NODISCARD int pk_metadata_add_binary(pk_metadata *metadata, const char
                                                const void *bytes, size_t length);
 
 /*
+ * Takes all values of a key away, if there are any. PK_ERR_STATE for metadata that was received: see
+ * pk_call_edit_metadata.
+ */
+PK_API PK_NODISCARD int pk_metadata_remove(pk_metadata *metadata, const char *key);
+
+/*
  * The first (the last) value of a key, compared without case; binary values are decoded. {NULL, 0}
  * where there is none; `bytes` is never NULL where there is one. A binary value that is no base64
  * counts as not there.

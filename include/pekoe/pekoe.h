@@ -7,6 +7,7 @@
 #include <pekoe/channel.h>
 #include <pekoe/future.h>
 #include <pekoe/http.h>
+#include <pekoe/interceptor.h>
 #include <pekoe/loop.h>
 #include <pekoe/message.h>
 #include <pekoe/metadata.h>

@@ -10,6 +10,7 @@
 
 #include <pekoe/call.h>
 #include <pekoe/compressor.h>
+#include <pekoe/interceptor.h>
 
 PK_BEGIN_DECLS
 
@@ -53,7 +54,10 @@ PK_API pk_router *pk_server_router(pk_server *server);
 PK_API PK_NODISCARD int pk_router_add(pk_router *router, const pk_service *service,
                                       const void *impl, void *self);
 
-/* Adds all services of another router, which may be freed afterwards. Errors as pk_router_add. */
+/*
+ * Adds all services of another router, which may be freed afterwards; its interceptors stay around
+ * them, inside this router's. Errors as pk_router_add.
+ */
 PK_API PK_NODISCARD int pk_router_concat(pk_router *router, const pk_router *other);
 
 /* The services in the order in which they were added, counted from 0; NULL behind the last. */
@@ -76,6 +80,15 @@ PK_API PK_NODISCARD pk_future pk_call_decode(pk_call *call, const pk_message_typ
                                              pk_slice bytes);
 PK_API PK_NODISCARD pk_future pk_call_encode(pk_call *call, const pk_message_type *type,
                                              const void *message);
+
+/*
+ * Has an interceptor asked (interceptor.h) for each call of the router's services, those added later
+ * included, and of its generic handler: from now on, inside this router's other interceptors (the
+ * first is the outermost) and around those of routers that were concat'ed. So one for some services
+ * goes to a router of their own. Calls that pekoe refuses itself (unknown path, unreadable message)
+ * do not get there. `self` is borrowed as long as the router. PK_ERR_NOMEM; then nothing has changed.
+ */
+PK_API PK_NODISCARD int pk_router_intercept(pk_router *router, pk_interceptor *fn, void *self);
 
 /*
  * Maps a failure of the application before it is sent, as an error handler in one place: returns
