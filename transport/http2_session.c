@@ -190,6 +190,7 @@ int pk_http2_session_init(pk_http2_session *session, bool server, pk_memory *mem
                                   .errors_left = limits->resets,
                                   .errors_since = clock(clock_context)};
     session->waiting_end = &session->waiting;
+    pk_http2_session_begin_walk(session);
     nghttp2_session_callbacks *callbacks = NULL;
     nghttp2_option *option = NULL;
     nghttp2_mem library_memory = {memory, pk_memory_malloc, pk_memory_free, pk_memory_calloc,
@@ -224,6 +225,7 @@ void pk_http2_session_done(pk_http2_session *session)
     assert(session->stream_count == 0);
     pk_http2_session_clear(session);
     pk_http2_session_forget_seen(session);
+    pk_http2_session_forget_known(session);
     nghttp2_session_del(engine(session));
     pk_http2_session_encoder_done(session);
     session->engine = NULL;

@@ -23,6 +23,7 @@
 
 typedef struct pk_http2_session pk_http2_session;
 typedef struct pk_http2_stream pk_http2_stream;
+typedef struct pk_http2_known_head pk_http2_known_head;
 
 /* Error codes of RFC 9113 section 7. */
 typedef enum pk_http2_error {
@@ -66,7 +67,6 @@ struct pk_http2_stream {
 
     /* Client, until the request's head is handed to the library. */
     pk_http2_stream *next_waiting; /* for a place among those that the peer allows */
-    bool waiting;
 
     /* From the peer. */
     bool head_seen;       /* PK_HTTP2_HEAD was collected */
@@ -83,6 +83,7 @@ struct pk_http2_stream {
     int64_t body_left;    /* of content-length; -1: not given */
     pk_http2_fields head;
     pk_http2_fields trailers;
+    pk_http2_known_head *known; /* where `head` is one that streams share */
 
     /* To the peer. */
     bool head_sent;        /* submitted */
@@ -93,6 +94,7 @@ struct pk_http2_stream {
     bool last_submitted;   /* to the library, or they follow the DATA frame that it sends next */
     bool local_ended;      /* END_STREAM is in the output */
     bool wants_room;       /* the writer waits for PK_HTTP2_ROOM */
+    bool waiting;          /* client: for a place */
     unsigned status;       /* of a response */
     const pk_field *first; /* the head's fields, without :status */
     size_t first_count;
@@ -133,12 +135,21 @@ typedef struct pk_http2_seen_field {
     pk_field field;
 } pk_http2_seen_field;
 
+/* A block of a request that came before, and the head that it made. */
+#define PK_HTTP2_KNOWN 4u
+
+typedef struct pk_http2_known_block {
+    pk_http2_known_head *head; /* NULL: the place is free */
+    uint64_t hash;             /* of the block */
+    uint64_t table_changes;    /* of the peer, when it came */
+} pk_http2_known_block;
+
 /* A block that was sent, to be sent again as it was. */
 #define PK_HTTP2_SENT_TEXTS 184u
 #define PK_HTTP2_SENT_BLOCK 56u
 
 typedef struct pk_http2_sent_block {
-    uint32_t table_changes; /* of the session, when it was encoded */
+    uint64_t table_changes; /* of the session, when it was encoded */
     uint16_t status;
     uint8_t count;                      /* of its fields */
     uint8_t length;                     /* of the block; 0: there is none */
@@ -161,7 +172,7 @@ struct pk_http2_session {
     size_t output_limit;
     bool output_full;       /* it reached the limit */
     bool frame_put;         /* what the library has just packed is in the output already */
-    uint32_t table_changes; /* how often the encoder's table has changed */
+    uint64_t table_changes; /* how often the encoder's table has changed */
     size_t queued;          /* bytes in all streams' queues */
     size_t credit;          /* connection credit that came free inside the library's callbacks */
     bool server;
@@ -184,6 +195,20 @@ struct pk_http2_session {
     pk_http2_seen_field seen[PK_HTTP2_SEEN_FIELDS]; /* by their places */
 
     pk_http2_sent_block sent_head, sent_trailers;
+
+    /* Server: what is known of the bytes that come in, see http2_session_known.c. */
+    pk_http2_known_block known[PK_HTTP2_KNOWN];
+    uint64_t came[PK_HTTP2_KNOWN]; /* hashes of blocks that came once */
+    unsigned known_next, came_next;
+    uint64_t peer_table_changes;   /* how often the table of the peer may have changed */
+    pk_http2_known_head *arriving; /* of the request that the library is being fed */
+    const uint8_t *learning;       /* the block of the one that is to become known */
+    size_t learning_length;
+    uint64_t learning_hash;
+    size_t frame_left;         /* bytes of a frame, or of the preface, that are still to come */
+    uint8_t frame_head[9];     /* of a frame whose head is not whole yet */
+    uint8_t frame_head_length; /* bytes of it */
+    int32_t newest;            /* the highest stream that a head came for */
 
     pk_http2_event *events; /* the batch; memory is held only while there are any */
     size_t event_count, event_capacity;

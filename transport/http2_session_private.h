@@ -3,7 +3,8 @@
  * this header, and only they see nghttp2.
  *
  * http2_session.c has the session's life and its streams, http2_session_receive.c what comes in,
- * http2_session_send.c what goes out, http2_session_encode.c the fields of that.
+ * http2_session_send.c what goes out; http2_session_known.c spares decoding of fields,
+ * http2_session_encode.c encodes them.
  */
 #ifndef PEKOE_TRANSPORT_HTTP2_SESSION_PRIVATE_H
 #define PEKOE_TRANSPORT_HTTP2_SESSION_PRIVATE_H
@@ -109,6 +110,18 @@ int pk_http2_session_reset_stream(pk_http2_stream *stream, pk_http2_error error)
 
 /* Gives the connection's window what came free inside callbacks. */
 int pk_http2_session_return_credit(pk_http2_session *session);
+
+/*
+ * Server: hands what the peer sent to the library, but for blocks that are known. While the frame of
+ * a request with a known head is handed over `arriving` has that, and the stream has to share it;
+ * while one that is to become known is, `learning` has its block.
+ */
+void pk_http2_session_begin_walk(pk_http2_session *session);
+int pk_http2_session_walk(pk_http2_session *session, const uint8_t *bytes, size_t length);
+void pk_http2_session_share_known(pk_http2_session *session, pk_http2_stream *stream);
+void pk_http2_session_learn(pk_http2_session *session, const pk_http2_stream *stream);
+pk_http2_known_head *pk_http2_known_unref(pk_http2_session *session, pk_http2_known_head *known);
+void pk_http2_session_forget_known(pk_http2_session *session);
 
 /* The encoder of field blocks that go out. */
 int pk_http2_session_encoder_init(pk_http2_session *session, const nghttp2_mem *library_memory);

@@ -66,7 +66,10 @@ void pk_http2_session_init_fields(pk_http2_stream *stream)
 
 void pk_http2_session_release_fields(pk_http2_stream *stream)
 {
-    fields_release(stream, &stream->head);
+    if (stream->known)
+        stream->known = pk_http2_known_unref(stream->session, stream->known);
+    else
+        fields_release(stream, &stream->head);
     fields_release(stream, &stream->trailers);
 }
 
@@ -173,6 +176,8 @@ static int on_begin_headers(nghttp2_session *library, const nghttp2_frame *frame
     session->last = stream;
     session->open_count++;
     nghttp2_session_set_stream_user_data(library, frame->hd.stream_id, stream);
+    if (session->arriving)
+        pk_http2_session_share_known(session, stream);
     return 0;
 }
 
@@ -225,12 +230,25 @@ static int end_of_message(pk_http2_stream *stream)
     return collect(session, stream, PK_HTTP2_END, NULL, 0);
 }
 
+/* A head is complete and right. */
+static int begin_message(pk_http2_stream *stream, bool ended)
+{
+    pk_http2_session *session = stream->session;
+    stream->head_seen = true;
+    stream->head_ended = stream->remote_ended = ended;
+    if (ended && stream->body_left > 0 && session->server)
+        return pk_http2_session_reset_stream(stream, PK_HTTP2_PROTOCOL_ERROR);
+    return collect(session, stream, PK_HTTP2_HEAD, NULL, 0);
+}
+
 /* A field block is complete. */
 static int end_of_block(pk_http2_stream *stream, bool ended)
 {
     pk_http2_session *session = stream->session;
     if (stream->dead)
         return 0;
+    if (PK_LIKELY(stream->known && !stream->head_seen))
+        return begin_message(stream, ended);
     if (stream->too_large) {
         fields_release(stream, stream->head_seen ? &stream->trailers : &stream->head);
         return pk_http2_session_reset_stream(stream, PK_HTTP2_ENHANCE_YOUR_CALM);
@@ -255,11 +273,9 @@ static int end_of_block(pk_http2_stream *stream, bool ended)
         stream->body_left = -1;
         return 0;
     }
-    stream->head_seen = true;
-    stream->head_ended = stream->remote_ended = ended;
-    if (ended && stream->body_left > 0 && session->server)
-        return pk_http2_session_reset_stream(stream, PK_HTTP2_PROTOCOL_ERROR);
-    return collect(session, stream, PK_HTTP2_HEAD, NULL, 0);
+    if (session->learning)
+        pk_http2_session_learn(session, stream);
+    return begin_message(stream, ended);
 }
 
 /* Streams that the peer still serves go on, the library closes the others. */
@@ -393,11 +409,9 @@ int pk_http2_session_feed(pk_http2_session *session, const uint8_t *bytes, size_
 {
     if (session->failed)
         return session->failed;
-    ssize_t eaten = nghttp2_session_mem_recv(engine(session), bytes, length);
-    if (eaten < 0)
-        return settle(session, (int) eaten);
-    if (session->failed)
-        return session->failed;
+    int r = pk_http2_session_walk(session, bytes, length);
+    if (r < 0)
+        return r;
     if (nghttp2_session_get_outbound_queue_size(engine(session)) >
         session->limits.queued_frames + 4 * session->stream_count) {
         /* The peer makes us queue frames and does not read them. */

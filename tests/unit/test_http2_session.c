@@ -316,3 +316,237 @@ Test(http2_session, trailers_without_fields_are_empty_headers)
         cr_expect_eq(headers_of(id, 1)->flags, END_HEADERS | END_STREAM);
     }
 }
+
+/* ---- Blocks of requests that are known ---- */
+
+/* What a peer's encoder makes of these requests, which differ in what HPACK does with them. */
+static const char *const paths[] = {"/x/Y", "/x/Z", "/a.much.longer.Service/WithALongMethod"};
+
+struct request {
+    nghttp2_nv fields[8];
+    size_t count;
+};
+
+static nghttp2_nv field(const char *name, const char *value, bool indexed)
+{
+    return (nghttp2_nv){(uint8_t *) (uintptr_t) name, (uint8_t *) (uintptr_t) value, strlen(name),
+                        strlen(value), indexed ? NGHTTP2_NV_FLAG_NONE : NGHTTP2_NV_FLAG_NO_INDEX};
+}
+
+static struct request request_of(unsigned kind)
+{
+    static const char *const timeouts[] = {"1S", "200m", "999u", "3H"};
+    static const char *const lengths[] = {"0", "12", "13"};
+    struct request request = {{field(":method", "POST", true), field(":scheme", "http", true),
+                               field(":path", paths[kind % 3], true),
+                               field(":authority", "here", true),
+                               field("content-type", "application/grpc", true)},
+                              5};
+    kind /= 3;
+    if (kind % 5 > 0)
+        request.fields[request.count++] =
+            field("grpc-timeout", timeouts[kind % 5 - 1], kind % 5 < 4);
+    kind /= 5;
+    if (kind % 4 > 0)
+        request.fields[request.count++] = field("content-length", lengths[kind % 4 - 1], true);
+    return request;
+}
+
+#define KINDS 60u
+
+static nghttp2_hd_deflater *peer_encoder;
+
+static void put_encoded(uint32_t id, unsigned flags, unsigned kind)
+{
+    uint8_t block[512];
+    struct request request = request_of(kind);
+    ssize_t length =
+        nghttp2_hd_deflate_hd(peer_encoder, block, sizeof block, request.fields, request.count);
+    cr_assert_gt(length, 0);
+    put_frame(&out, HEADERS, flags | END_HEADERS, id, block, (size_t) length);
+}
+
+static void expect_fields(const pk_http2_stream *stream, unsigned kind)
+{
+    struct request request = request_of(kind);
+    const pk_head *got = &stream->head.head;
+    size_t bytes = 0;
+    cr_assert_eq(got->count, request.count, "stream %d", stream->id);
+    for (size_t i = 0; i < request.count; i++) {
+        const nghttp2_nv *sent = &request.fields[i];
+        const pk_field *here = &got->fields[i];
+        cr_assert_eq(here->name.length, sent->namelen);
+        cr_assert_eq(memcmp(here->name.bytes, sent->name, sent->namelen), 0);
+        cr_assert_eq(here->value.length, sent->valuelen, "stream %d, field %zu", stream->id, i);
+        cr_assert_eq(memcmp(here->value.bytes, sent->value, sent->valuelen), 0);
+        cr_assert_eq(here->known, pk_field_lookup(here->name));
+        cr_assert_eq(here->sensitive, (sent->flags & NGHTTP2_NV_FLAG_NO_INDEX) != 0);
+        bytes += sent->namelen + sent->valuelen + 32;
+    }
+    cr_assert_eq(stream->head.bytes, bytes);
+    cr_assert_eq(got->first[PK_FIELD_PATH], 3);
+}
+
+static unsigned known_heads;
+
+static void expect_second_kind(pk_http2_stream *stream)
+{
+    known_heads += stream->known != NULL;
+    expect_fields(stream, 1);
+    reply(stream);
+}
+
+Test(http2_session, heads_that_repeat_are_known_from_the_fourth_on)
+{
+    cr_assert_eq(nghttp2_hd_deflate_new(&peer_encoder, 4096), 0);
+    known_heads = 0;
+    for (uint32_t id = 1; id <= 19; id += 2)
+        put_encoded(id, END_STREAM, 1);
+    run(expect_second_kind);
+    cr_expect_eq(known_heads, 7); /* one adds, two are looked at */
+    for (uint32_t id = 1; id <= 19; id += 2)
+        expect_reply(id);
+    nghttp2_hd_deflate_del(peer_encoder);
+}
+
+/* Streams of the random test: kinds by their number, and those that are kept open for long. */
+static unsigned kinds[20001];
+static pk_http2_stream *held[20];
+static unsigned random_state;
+
+static unsigned next_random(unsigned below)
+{
+    random_state = random_state * 1664525u + 1013904223u;
+    return (random_state >> 8) % below;
+}
+
+static void check_and_hold(pk_http2_stream *stream)
+{
+    known_heads += stream->known != NULL;
+    unsigned kind = kinds[stream->id];
+    expect_fields(stream, kind);
+    unsigned place = next_random(20);
+    if (held[place]) {
+        expect_fields(held[place], kinds[held[place]->id]); /* whatever came meanwhile */
+        reply(held[place]);
+    }
+    held[place] = stream;
+}
+
+/*
+ * A peer's encoder makes the truth. Requests repeat often, fields come and go from its table, its
+ * size changes, padding, priorities and CONTINUATION are used, and the bytes come in any pieces.
+ */
+Test(http2_session, heads_are_what_was_sent_whatever_is_known)
+{
+    for (unsigned seed = 1; seed <= 6; seed++) {
+        if (seed > 1) {
+            tear_down();
+            set_up();
+        }
+        cr_assert_eq(nghttp2_hd_deflate_new(&peer_encoder, 4096), 0);
+        random_state = seed;
+        known_heads = 0;
+        memset(held, 0, sizeof held);
+        unsigned kind = 0;
+        for (uint32_t id = 1; id < 8000; id += 2) {
+            if (next_random(3) == 0) /* few kinds for a while, then others */
+                kind = (next_random(3) + id / 1000 * 7) % KINDS;
+            unsigned odd = next_random(seed < 4 ? 400 : 40);
+            if (odd == 0)
+                nghttp2_hd_deflate_change_table_size(peer_encoder, next_random(2) ? 4096 : 128);
+            /* Bodies do not come: where content-length asks for one the stream stays open. */
+            kinds[id] = kind;
+            size_t start = out.length;
+            put_encoded(id, kind / 15 < 2 ? END_STREAM : 0, kind);
+            if (odd == 1) { /* the same block in two frames */
+                uint8_t *at = out.at + start;
+                uint8_t length = at[2];
+                at[2] = 1;
+                at[4] &= (uint8_t) ~END_HEADERS;
+                struct bytes rest = {0};
+                put(&rest, at + 10, length - 1u);
+                out.length = start + 10;
+                put_frame(&out, CONTINUATION, END_HEADERS, id, rest.at, rest.length);
+                bytes_free(&rest);
+            } else if (odd == 2) { /* with padding */
+                struct bytes whole = {0};
+                uint8_t *at = out.at + start;
+                put(&whole, "\3", 1);
+                put(&whole, at + 9, at[2]);
+                put(&whole, "\0\0\0", 3);
+                unsigned flags = at[4] | PADDED;
+                out.length = start;
+                put_frame(&out, HEADERS, flags, id, whole.at, whole.length);
+                bytes_free(&whole);
+            }
+            if (next_random(20) > 0)
+                continue;
+            struct bytes all = out;
+            out = (struct bytes){0};
+            for (size_t at = 0; at < all.length;) {
+                size_t piece = 1 + (next_random(4) ? 4000 : next_random(40));
+                if (piece > all.length - at)
+                    piece = all.length - at;
+                put(&out, all.at + at, piece);
+                run(check_and_hold);
+                at += piece;
+            }
+            bytes_free(&all);
+        }
+        run(check_and_hold);
+        cr_expect_gt(known_heads, seed < 4 ? 1000 : 300, "%u", known_heads);
+        cr_expect_eq(find_frame(&in, 0, GOAWAY, 0), SIZE_MAX);
+        cr_expect_eq(find_frame(&in, 0, RST_STREAM, 1), SIZE_MAX);
+        nghttp2_hd_deflate_del(peer_encoder);
+    }
+}
+
+/* Pseudo-headers have no place in trailers, also where the block is known (RFC 9113 section 8.1). */
+Test(http2_session, a_known_block_is_no_head_where_trailers_stand)
+{
+    cr_assert_eq(nghttp2_hd_deflate_new(&peer_encoder, 4096), 0);
+    for (uint32_t id = 1; id <= 9; id += 2)
+        put_encoded(id, 0, 0);
+    put_encoded(9, END_STREAM, 0);
+    put_encoded(3, END_STREAM, 0);
+    run(NULL);
+    cr_expect_eq(reset_of(&in, 9), PK_HTTP2_PROTOCOL_ERROR);
+    cr_expect_eq(reset_of(&in, 3), PK_HTTP2_PROTOCOL_ERROR);
+    cr_expect_eq(reset_of(&in, 7), -1);
+    nghttp2_hd_deflate_del(peer_encoder);
+}
+
+Test(http2_session, known_heads_whose_body_is_missing_are_reset)
+{
+    cr_assert_eq(nghttp2_hd_deflate_new(&peer_encoder, 4096), 0);
+    for (uint32_t id = 1; id <= 9; id += 2)
+        put_encoded(id, END_STREAM, 30); /* content-length: 12 */
+    put_encoded(11, 0, 30);
+    put_data(&out, 11, true, "123456789012", 12);
+    put_encoded(13, 0, 30);
+    put_data(&out, 13, true, "1234567890123", 13);
+    run(reply);
+    cr_expect_eq(reset_of(&in, 9), PK_HTTP2_PROTOCOL_ERROR);
+    cr_expect_eq(reset_of(&in, 11), -1);
+    cr_expect_eq(reset_of(&in, 13), PK_HTTP2_PROTOCOL_ERROR);
+    nghttp2_hd_deflate_del(peer_encoder);
+}
+
+/* What a refused stream carried is known all the same, and nobody hears of it. */
+Test(http2_session, known_heads_of_refused_streams_are_dropped)
+{
+    cr_assert_eq(nghttp2_hd_deflate_new(&peer_encoder, 4096), 0);
+    for (uint32_t id = 1; id <= 2003; id += 2)
+        put_encoded(id, END_STREAM, 1);
+    known_heads = 0;
+    run(expect_second_kind);
+    cr_expect_eq(known_heads, 997);
+    cr_expect_eq(reset_of(&in, 1999), -1);
+    cr_expect_eq(reset_of(&in, 2001), PK_HTTP2_REFUSED_STREAM);
+    cr_expect_eq(reset_of(&in, 2003), PK_HTTP2_REFUSED_STREAM);
+    put_encoded(2005, END_STREAM, 1);
+    run(expect_second_kind);
+    expect_reply(2005);
+    nghttp2_hd_deflate_del(peer_encoder);
+}
