@@ -35,7 +35,7 @@ struct socket_channel {
     pk_opening *queue; /* ring of calls that wait; NULL: none */
     pk_timer tick;     /* once a second while it is not idle */
     unsigned idle, idle_ticks;
-    char failure[200]; /* why calls fail while the state is TRANSIENT_FAILURE */
+    char failure[480]; /* why calls fail while the state is TRANSIENT_FAILURE */
 };
 
 static socket_channel *of_host(pk_subchannel_host *host)
@@ -53,6 +53,7 @@ static void do_free(pk_channel *base)
     pk_timer_stop(base->loop, &channel->tick);
     pk_balancer_clear(&channel->balancer);
     pk_buffer_unref(channel->host.connections.read_buffer);
+    pk_tls_target_done(&channel->host.tls);
     pk_memory_put(memory, channel->texts, channel->texts_size);
     pk_memory_put(memory, channel, sizeof *channel);
 }
@@ -80,14 +81,37 @@ static void dequeue(socket_channel *channel, pk_opening *opening)
     opening->previous->next = opening->next;
 }
 
+/* Whether the server has shown that it is whom the call is for (gRFC A81). */
+static bool may_be_told(const socket_channel *channel, const pk_subchannel *subchannel,
+                        const pk_opening_head *head)
+{
+    const pk_slice *usual = &channel->base.authority;
+    for (size_t i = 0; i < head->count; i++) {
+        const pk_slice *name = &head->fields[i].name, *value = &head->fields[i].value;
+        if (name->length == 10 && memcmp(name->bytes, ":authority", 10) == 0)
+            return (value->length == usual->length &&
+                    memcmp(value->bytes, usual->bytes, usual->length) == 0) ||
+                   pk_tls_is_named(subchannel->connection->tls, *value);
+    }
+    return true;
+}
+
 /* Opens one on a ready connection. */
 static void open_now(socket_channel *channel, pk_subchannel *subchannel, pk_opening *opening)
 {
     static const pk_status no_memory = {
         PK_RESOURCE_EXHAUSTED, {(const uint8_t *) "out of memory", 13}, {NULL, 0}};
+    static const pk_status misnamed = {
+        PK_UNAVAILABLE,
+        PK_SLICE("TLS: the server's certificate is not for the call's authority"),
+        {NULL, 0}};
     pk_opening_head head;
     if (!opening->head(opening, &head))
         return;
+    if (PK_UNLIKELY(channel->host.tls.credentials && !may_be_told(channel, subchannel, &head))) {
+        opening->failed(opening, &misnamed);
+        return;
+    }
     pk_exchange *exchange;
     subchannel->used = true;
     int r = pk_http2_exchange_open(&subchannel->connection->exchanges, head.fields, head.count,
@@ -436,6 +460,11 @@ static void apply(socket_channel *channel, const pk_channel_opts *opts)
     };
 }
 
+static pk_slice slice_of(const char *text, size_t length)
+{
+    return (pk_slice){(const uint8_t *) text, length};
+}
+
 /* Copies of the texts, one behind the other. */
 static int copy_texts(socket_channel *channel, const char *target, const pk_channel_opts *opts)
 {
@@ -451,8 +480,11 @@ static int copy_texts(socket_channel *channel, const char *target, const pk_chan
     size_t agent_length =
         (opts->user_agent ? strlen(opts->user_agent) + 1 : 0) + strlen(USER_AGENT);
     size_t servers_length = opts->dns_servers ? strlen(opts->dns_servers) + 1 : 0;
-    channel->texts_size =
-        strlen(parsed.list) + 1 + authority_length + agent_length + 1 + servers_length;
+    pk_slice name = opts->server_name ? slice_of(opts->server_name, strlen(opts->server_name))
+                                      : slice_of(authority, authority_length);
+    name = pk_tls_host_of(name);
+    channel->texts_size = strlen(parsed.list) + 1 + authority_length + agent_length + 1 +
+                          servers_length + name.length + 1;
     channel->texts = pk_memory_get(&channel->base.loop->memory, channel->texts_size);
     if (!channel->texts)
         return PK_ERR_NOMEM;
@@ -471,7 +503,11 @@ static int copy_texts(socket_channel *channel, const char *target, const pk_chan
     if (opts->dns_servers) {
         strcpy(at, opts->dns_servers);
         channel->servers = at;
+        at += servers_length;
     }
+    memcpy(at, name.bytes, name.length);
+    at[name.length] = '\0';
+    channel->host.tls.name = at;
     return 0;
 }
 
@@ -500,6 +536,10 @@ int pk_channel_new(pk_channel **ret_channel, pk_loop *loop, const char *target,
     channel->host.turned = on_turned;
     channel->host.added = on_added;
     channel->host.gone = on_gone;
+    if (opts.credentials) {
+        channel->base.scheme = (pk_slice) PK_SLICE("https");
+        channel->host.tls.credentials = pk_channel_credentials_ref(opts.credentials);
+    }
     int r = pk_balancer_init(&channel->balancer, &channel->host, opts.load_balancing);
     apply(channel, &opts);
     if (r == 0)

@@ -70,13 +70,17 @@ static void add_connection(pk_subchannel *subchannel)
 {
     pk_subchannel_host *host = subchannel->host;
     pk_connection *connection;
+    pk_tls *tls = NULL;
     int fd = subchannel->fd;
     pk_watch_set(&subchannel->watch, false, false);
     subchannel->fd = -1;
     int r = pk_socket_prepare(fd);
+    if (r == 0 && host->tls.credentials)
+        r = pk_tls_connect(&tls, host->connections.loop, &host->tls);
     if (r == 0)
-        r = pk_connection_new(&connection, &host->connections, fd, subchannel->peer, NULL);
+        r = pk_connection_new(&connection, &host->connections, fd, subchannel->peer, tls);
     if (r < 0) {
+        pk_tls_free(tls);
         pk_socket_close(fd);
         attempt_failed(subchannel, current_address(subchannel), pk_error_text(r));
         return;
@@ -141,10 +145,12 @@ static void on_timer(pk_timer *timer)
         return;
     }
     slow = let_go(subchannel);
+    const char *why = !slow            ? "no answer in time"
+                      : slow->securing ? "the TLS handshake takes too long"
+                                       : "no SETTINGS came in time";
     if (slow)
-        pk_connection_kill(slow, "no SETTINGS came in time");
-    attempt_failed(subchannel, current_address(subchannel),
-                   slow ? "no SETTINGS came in time" : "no answer in time");
+        pk_connection_kill(slow, why);
+    attempt_failed(subchannel, current_address(subchannel), why);
 }
 
 /* ---- What connections tell ---- */

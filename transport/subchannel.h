@@ -20,6 +20,7 @@ typedef struct pk_subchannel_host pk_subchannel_host;
 /* What the subchannels of one channel share. */
 struct pk_subchannel_host {
     pk_connection_host connections; /* first: the way back from it */
+    pk_tls_target tls;              /* its name is the channel's */
     pk_connection *ring;            /* of all connections, retired ones included; NULL: none */
     size_t connection_count;
     uint64_t attempt_time; /* nanoseconds for one attempt, the server's SETTINGS included */
@@ -56,7 +57,7 @@ struct pk_subchannel {
     pk_timer timer; /* an attempt's time, or a pause's */
     pk_backoff backoff;
     char peer[PK_ADDRESS_TEXT];
-    char failure[160]; /* of the last attempt */
+    char failure[480]; /* of the last attempt */
 };
 
 /* Prepares the fields that are about connections; the hooks are the caller's. */

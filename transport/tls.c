@@ -11,6 +11,7 @@
 
 #include <openssl/bio.h>
 #include <openssl/err.h>
+#include <openssl/x509v3.h>
 
 #include <assert.h>
 #include <pthread.h>
@@ -20,7 +21,9 @@
 #define RECORD_BYTES 16384u /* of plain bytes in one record */
 #define SEALED_LOW 131072u  /* bytes that are sealed ahead of one write */
 #define SEALED_MAX 1048576u /* a peer that makes us answer and reads nothing is given up */
-#define PIECES 64           /* gathered by one write */
+/* Wildcards stand for one whole label; the subject's common name is no name of a host. */
+#define HOST_FLAGS (X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT)
+#define PIECES 64 /* gathered by one write */
 
 /* ---- The BIO ---- */
 
@@ -88,14 +91,17 @@ static void tell(pk_tls *tls)
     unsigned long error = ERR_peek_error();
     int reason = ERR_GET_REASON(error);
     const char *side = tls->client ? "server" : "client";
+    const char *text = error != 0 ? ERR_reason_error_string(error) : NULL;
+    const char *alert = text ? strstr(text, " alert ") : NULL; /* "tlsv1 alert unknown ca" */
     if (tls->refusal[0])
         snprintf(tls->failure, sizeof tls->failure, "TLS: the %s's certificate is refused: %s",
                  side, tls->refusal);
-    else if (ERR_GET_LIB(error) == ERR_LIB_SSL && reason > SSL_AD_REASON_OFFSET)
-        snprintf(tls->failure, sizeof tls->failure, "TLS: the %s refuses: %s", side,
-                 SSL_alert_desc_string_long(reason - SSL_AD_REASON_OFFSET));
-    else if (error != 0 && ERR_reason_error_string(error))
-        snprintf(tls->failure, sizeof tls->failure, "TLS: %s", ERR_reason_error_string(error));
+    else if (ERR_GET_LIB(error) == ERR_LIB_SSL && reason > SSL_AD_REASON_OFFSET && alert)
+        snprintf(tls->failure, sizeof tls->failure, "TLS: the %s refuses: %s", side, alert + 7);
+    else if (ERR_GET_LIB(error) == ERR_LIB_SSL && reason == SSL_R_WRONG_VERSION_NUMBER)
+        snprintf(tls->failure, sizeof tls->failure, "TLS: the %s does not speak it", side);
+    else if (text)
+        snprintf(tls->failure, sizeof tls->failure, "TLS: %s", text);
     else
         snprintf(tls->failure, sizeof tls->failure, "TLS: out of memory");
 }
@@ -125,6 +131,11 @@ static bool shake_hands(pk_tls *tls)
     }
     if (pk_tls_describe(tls) < 0) {
         snprintf(tls->failure, sizeof tls->failure, "TLS: out of memory");
+        return false;
+    }
+    if (tls->client && strcmp(tls->info.protocol, "h2") != 0) {
+        snprintf(tls->failure, sizeof tls->failure,
+                 "TLS: the server does not choose HTTP/2 by ALPN");
         return false;
     }
     tls->established = true;
@@ -285,4 +296,87 @@ int pk_tls_accept(pk_tls **ret_tls, pk_loop *loop, const pk_server_credentials *
     SSL_set_accept_state(tls->ssl);
     *ret_tls = tls;
     return 0;
+}
+
+/* ---- The client's end ---- */
+
+/* A number is verified as such (RFC 9110 section 4.3.5), and never sent as a name. */
+static bool set_name(SSL *ssl, const char *name)
+{
+    X509_VERIFY_PARAM *parameters = SSL_get0_param(ssl);
+    if (X509_VERIFY_PARAM_set1_ip_asc(parameters, name))
+        return true;
+    ERR_clear_error();
+    X509_VERIFY_PARAM_set_hostflags(parameters, HOST_FLAGS);
+    return X509_VERIFY_PARAM_set1_host(parameters, name, 0) && SSL_set_tlsext_host_name(ssl, name);
+}
+
+int pk_tls_connect(pk_tls **ret_tls, pk_loop *loop, pk_tls_target *target)
+{
+    pk_tls *tls = new_tls(loop, target->credentials->context);
+    if (!tls)
+        return PK_ERR_NOMEM;
+    tls->client = true;
+    tls->target = target;
+    SSL_set_connect_state(tls->ssl);
+    bool named = set_name(tls->ssl, target->name);
+    if (!named || (target->session && !SSL_set_session(tls->ssl, target->session))) {
+        pk_tls_free(tls);
+        ERR_clear_error();
+        return named ? PK_ERR_NOMEM : PK_ERR_INVALID;
+    }
+    (void) shake_hands(tls);
+    if (tls->failure[0]) {
+        pk_tls_free(tls);
+        return PK_ERR_NOMEM;
+    }
+    *ret_tls = tls;
+    return 0;
+}
+
+pk_slice pk_tls_host_of(pk_slice authority)
+{
+    const uint8_t *at = authority.bytes, *end = at + authority.length;
+    const uint8_t *colon = NULL;
+    if (authority.length > 0 && *at == '[') {
+        const uint8_t *bracket = memchr(at, ']', authority.length);
+        return bracket ? (pk_slice){at + 1, (size_t) (bracket - at - 1)} : authority;
+    }
+    for (const uint8_t *one = at; one < end; one++) {
+        if (*one == ':' && colon)
+            return authority; /* an IPv6 address without brackets */
+        if (*one == ':')
+            colon = one;
+    }
+    if (colon)
+        end = colon;
+    if (end > at && end[-1] == '.')
+        end--;
+    return (pk_slice){at, (size_t) (end - at)};
+}
+
+bool pk_tls_is_named(const pk_tls *tls, pk_slice authority)
+{
+    char name[256];
+    pk_slice host = pk_tls_host_of(authority);
+    if (!tls->target->credentials->verifies)
+        return true;
+    if (host.length == 0 || host.length >= sizeof name)
+        return false;
+    memcpy(name, host.bytes, host.length);
+    name[host.length] = '\0';
+    X509 *certificate = SSL_get1_peer_certificate(tls->ssl);
+    bool named =
+        certificate && (X509_check_ip_asc(certificate, name, 0) == 1 ||
+                        X509_check_host(certificate, name, host.length, HOST_FLAGS, NULL) == 1);
+    X509_free(certificate);
+    ERR_clear_error();
+    return named;
+}
+
+void pk_tls_target_done(pk_tls_target *target)
+{
+    SSL_SESSION_free(target->session);
+    target->session = NULL;
+    target->credentials = pk_channel_credentials_unref(target->credentials);
 }

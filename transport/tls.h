@@ -23,6 +23,14 @@
 #define PK_TLS_RESERVE 18437u
 
 struct ssl_st;
+struct ssl_session_st;
+
+/* What the connections of one channel have in common. */
+typedef struct pk_tls_target {
+    pk_channel_credentials *credentials; /* one reference; NULL: without TLS */
+    const char *name;                    /* of the server, for its certificate; borrowed */
+    struct ssl_session_st *session; /* the last one, to be resumed; one reference; NULL: none */
+} pk_tls_target;
 
 typedef struct pk_tls {
     struct ssl_st *ssl;
@@ -37,13 +45,28 @@ typedef struct pk_tls {
     const uint8_t *in_end;
     pk_arena arena; /* of `info` */
     pk_tls_info info;
-    char refusal[160]; /* what is wrong with the peer's certificate */
-    char failure[320]; /* why nothing more can be read; empty: all is well */
+    pk_tls_target *target; /* client */
+    char refusal[320];     /* what is wrong with the peer's certificate */
+    char failure[400];     /* why nothing more can be read; empty: all is well */
 } pk_tls;
 
 /* The server's end of a connection that begins. PK_ERR_NOMEM. */
 PK_NODISCARD int pk_tls_accept(pk_tls **ret_tls, pk_loop *loop,
                                const pk_server_credentials *credentials, bool http1);
+
+/* A client's end, its first message among the sealed bytes. Errors as above. */
+PK_NODISCARD int pk_tls_connect(pk_tls **ret_tls, pk_loop *loop, pk_tls_target *target);
+
+/* Whether the server's certificate, which was verified for another name, has this one too. */
+bool pk_tls_is_named(const pk_tls *tls, pk_slice authority);
+
+/*
+ * The host of an authority ("example.org:443", "[::1]:443"), without port, brackets and a last dot.
+ */
+pk_slice pk_tls_host_of(pk_slice authority);
+
+/* Gives the reference and the session back. */
+void pk_tls_target_done(pk_tls_target *target);
 
 /*
  * Reads from the socket once. What comes out is plain: `bytes` must have room for `length`, of which
@@ -73,5 +96,10 @@ void pk_tls_free(pk_tls *tls);
 
 /* Fills tls->info from the handshake. PK_ERR_NOMEM. */
 PK_NODISCARD int pk_tls_describe(pk_tls *tls);
+
+struct x509_st;
+
+/* Fills info->names. */
+void pk_tls_describe_names(pk_arena *arena, const struct x509_st *certificate, pk_tls_info *info);
 
 #endif

@@ -185,6 +185,20 @@ static int new_context(struct loading *loading, const SSL_METHOD *method)
     return 0;
 }
 
+/* The name that was wanted, and those that there are. */
+static void tell_names(pk_tls *tls, const X509 *certificate, const char *reason)
+{
+    pk_tls_info info = {.name_count = 0};
+    char names[160] = "no host";
+    size_t length = 0;
+    pk_tls_describe_names(&tls->arena, certificate, &info);
+    for (size_t i = 0; i < info.name_count && length < sizeof names; i++)
+        length += (size_t) snprintf(names + length, sizeof names - length, "%s%s", i ? ", " : "",
+                                    info.names[i]);
+    snprintf(tls->refusal, sizeof tls->refusal, "%s (it is for %s, not for %.100s)", reason, names,
+             tls->target->name);
+}
+
 /* Remembers the first thing that is wrong with the peer's chain. */
 static int on_verified(int right, X509_STORE_CTX *store)
 {
@@ -192,13 +206,18 @@ static int on_verified(int right, X509_STORE_CTX *store)
     pk_tls *tls = SSL_get_app_data(ssl);
     if (right || tls->refusal[0])
         return right;
-    X509 *certificate = X509_STORE_CTX_get_current_cert(store);
+    int error = X509_STORE_CTX_get_error(store);
+    const X509 *certificate = X509_STORE_CTX_get_current_cert(store);
+    const char *reason = X509_verify_cert_error_string(error);
     char subject[96] = "";
+    if (error == X509_V_ERR_HOSTNAME_MISMATCH || error == X509_V_ERR_IP_ADDRESS_MISMATCH) {
+        tell_names(tls, certificate, reason);
+        return 0;
+    }
     if (certificate)
         X509_NAME_oneline(X509_get_subject_name(certificate), subject, sizeof subject);
-    snprintf(tls->refusal, sizeof tls->refusal, "%s%s%s%s",
-             X509_verify_cert_error_string(X509_STORE_CTX_get_error(store)), subject[0] ? " (" : "",
-             subject, subject[0] ? ")" : "");
+    snprintf(tls->refusal, sizeof tls->refusal, "%s%s%s%s", reason, subject[0] ? " (" : "", subject,
+             subject[0] ? ")" : "");
     return 0;
 }
 
@@ -311,6 +330,85 @@ pk_server_credentials *pk_server_credentials_ref(pk_server_credentials *credenti
 }
 
 pk_server_credentials *pk_server_credentials_unref(pk_server_credentials *credentials)
+{
+    if (!credentials ||
+        atomic_fetch_sub_explicit(&credentials->references, 1, memory_order_acq_rel) > 1)
+        return NULL;
+    SSL_CTX_free(credentials->context);
+    free(credentials);
+    return NULL;
+}
+
+/* ---- Channels ---- */
+
+/* A session that a later connection may resume. 1: the reference is ours now. */
+static int keep_session(SSL *ssl, SSL_SESSION *session)
+{
+    const pk_tls *tls = SSL_get_app_data(ssl);
+    SSL_SESSION_free(tls->target->session);
+    tls->target->session = session;
+    return 1;
+}
+
+static int load_channel(struct loading *loading, const pk_channel_credentials_opts *opts)
+{
+    int r = new_context(loading, TLS_client_method());
+    if (r < 0)
+        return r;
+    SSL_CTX *context = loading->context;
+    SSL_CTX_set_session_cache_mode(context,
+                                   SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL_STORE);
+    SSL_CTX_sess_set_new_cb(context, keep_session);
+    if (SSL_CTX_set_alpn_protos(context, (const unsigned char *) "\2h2", 3) != 0)
+        return out_of_memory(loading);
+    if (!opts->insecure_skip_verification)
+        SSL_CTX_set_verify(context, SSL_VERIFY_PEER, on_verified);
+    if (is_given(&opts->server_ca))
+        r = each_certificate(loading, &opts->server_ca, trust_one);
+    else if (SSL_CTX_set_default_verify_paths(context) != 1)
+        r = out_of_memory(loading);
+    if (r == 0 && is_given(&opts->certificate))
+        r = use_identity(loading, &opts->certificate, &opts->key, opts->key_password);
+    return r;
+}
+
+int pk_channel_credentials_new(pk_channel_credentials **ret_credentials,
+                               const pk_channel_credentials_opts *opts_in,
+                               char ret_problem[PK_TLS_PROBLEM])
+{
+    pk_channel_credentials_opts opts = {.size = sizeof opts};
+    if (opts_in)
+        memcpy(&opts, opts_in, opts_in->size < sizeof opts ? opts_in->size : sizeof opts);
+    char unasked[PK_TLS_PROBLEM];
+    struct loading loading = {.problem = ret_problem ? ret_problem : unasked};
+    if (is_given(&opts.certificate) != is_given(&opts.key)) {
+        snprintf(loading.problem, PK_TLS_PROBLEM, "a certificate and its key are given together");
+        return PK_ERR_INVALID;
+    }
+    pk_channel_credentials *credentials = malloc(sizeof *credentials);
+    if (!credentials)
+        return out_of_memory(&loading);
+    int r = load_channel(&loading, &opts);
+    if (r < 0) {
+        SSL_CTX_free(loading.context);
+        free(credentials);
+        ERR_clear_error();
+        return r;
+    }
+    atomic_init(&credentials->references, 1);
+    credentials->context = loading.context;
+    credentials->verifies = !opts.insecure_skip_verification;
+    *ret_credentials = credentials;
+    return 0;
+}
+
+pk_channel_credentials *pk_channel_credentials_ref(pk_channel_credentials *credentials)
+{
+    atomic_fetch_add_explicit(&credentials->references, 1, memory_order_relaxed);
+    return credentials;
+}
+
+pk_channel_credentials *pk_channel_credentials_unref(pk_channel_credentials *credentials)
 {
     if (!credentials ||
         atomic_fetch_sub_explicit(&credentials->references, 1, memory_order_acq_rel) > 1)

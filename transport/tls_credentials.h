@@ -13,4 +13,10 @@ struct pk_server_credentials {
     SSL_CTX *context;
 };
 
+struct pk_channel_credentials {
+    atomic_uint references;
+    SSL_CTX *context;
+    bool verifies;
+};
+
 #endif

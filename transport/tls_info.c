@@ -72,7 +72,7 @@ static const char *name_text(pk_arena *arena, const GENERAL_NAME *name)
     return pk_arena_printf(arena, "%s%.*s", prefix, length, (const char *) bytes);
 }
 
-static void describe_names(pk_arena *arena, const X509 *certificate, pk_tls_info *info)
+void pk_tls_describe_names(pk_arena *arena, const X509 *certificate, pk_tls_info *info)
 {
     GENERAL_NAMES *all = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
     int count = all ? sk_GENERAL_NAME_num(all) : 0;
@@ -98,7 +98,7 @@ static int describe_certificate(pk_arena *arena, X509 *certificate, pk_tls_info 
     }
     info->subject = text_of(arena, bio);
     info->common_name = common_name(arena, subject);
-    describe_names(arena, certificate, info);
+    pk_tls_describe_names(arena, certificate, info);
     bio = BIO_new(BIO_s_mem());
     if (!bio || !PEM_write_bio_X509(bio, certificate)) {
         BIO_free(bio);

@@ -17,6 +17,7 @@
 #include <pekoe/call.h>
 #include <pekoe/interceptor.h>
 #include <pekoe/loop.h>
+#include <pekoe/tls.h>
 
 PK_BEGIN_DECLS
 
@@ -85,6 +86,16 @@ typedef struct pk_channel_opts {
      */
     const char *load_balancing;
     uint32_t resolve_interval_ms; /* round_robin: the least time between two resolutions; 30 s */
+    /*
+     * TLS; NULL: none. The channel takes a reference. The server's certificate must be issued by a CA
+     * that the credentials trust, be valid now, and name `server_name` among its alternative names
+     * (RFC 9110 section 4.3.4; the subject's common name does not count). That name is also sent
+     * (SNI, RFC 6066), unless it is an IP address; default: the host of the authority, which is the
+     * target's unless `authority` says otherwise. The server must choose HTTP/2 by ALPN. What fails is
+     * told by the status of the calls, UNAVAILABLE.
+     */
+    pk_channel_credentials *credentials;
+    const char *server_name;
 } pk_channel_opts;
 
 #define PK_CHANNEL_OPTS(...) (&(pk_channel_opts){.size = sizeof(pk_channel_opts), ##__VA_ARGS__})
@@ -93,7 +104,8 @@ typedef struct pk_channel_opts {
  * A channel for a target: "host:port" or "dns:///host:port", resolved without blocking the loop;
  * "ipv4:1.2.3.4:50051", "ipv6:[::1]:50051", each of the two also as a list with commas, or
  * "unix:/path". What becomes of several addresses is `load_balancing`'s. HTTP/2 with prior
- * knowledge, without TLS. Nothing connects yet. `opts` may be NULL and is copied, as the target is.
+ * knowledge, or over TLS with `credentials`. Nothing connects yet. `opts` may be NULL and is copied,
+ * as the target is.
  * PK_ERR_INVALID for a target that is none of these or a policy that is not known, PK_ERR_NOMEM.
  */
 PK_API PK_NODISCARD int pk_channel_new(pk_channel **ret_channel, pk_loop *loop, const char *target,

@@ -62,6 +62,36 @@ PK_API pk_server_credentials *pk_server_credentials_ref(pk_server_credentials *c
 /* Takes NULL; returns NULL. Connections that were accepted with them are not touched. */
 PK_API pk_server_credentials *pk_server_credentials_unref(pk_server_credentials *credentials);
 
+/* ---- Channels ---- */
+
+typedef struct pk_channel_credentials pk_channel_credentials;
+
+typedef struct pk_channel_credentials_opts {
+    size_t size;              /* set by PK_CHANNEL_CREDENTIALS */
+    pk_pem server_ca;         /* who may issue certificates of servers; none: the system's CAs */
+    pk_pem certificate;       /* to be shown to servers that ask: the own one first, then issuers */
+    pk_pem key;               /* of the first certificate */
+    const char *key_password; /* where the key is encrypted */
+    /*
+     * Take any certificate of any server. The connection is encrypted, but nobody knows to whom: an
+     * attacker on the way reads and changes everything. For tests.
+     */
+    bool insecure_skip_verification;
+} pk_channel_credentials_opts;
+
+#define PK_CHANNEL_CREDENTIALS(...) \
+    (&(pk_channel_credentials_opts){.size = sizeof(pk_channel_credentials_opts), ##__VA_ARGS__})
+
+/* As pk_server_credentials_new. `opts` NULL: the system's CAs, and nothing to show. */
+PK_API PK_NODISCARD int pk_channel_credentials_new(pk_channel_credentials **ret_credentials,
+                                                   const pk_channel_credentials_opts *opts,
+                                                   char ret_problem[PK_TLS_PROBLEM]);
+
+PK_API pk_channel_credentials *pk_channel_credentials_ref(pk_channel_credentials *credentials);
+
+/* Takes NULL; returns NULL. Channels that were made with them are not touched. */
+PK_API pk_channel_credentials *pk_channel_credentials_unref(pk_channel_credentials *credentials);
+
 /* ---- The peer ---- */
 
 /* What the handshake of a call's connection has told. Texts live as long as the connection. */

@@ -1,0 +1,359 @@
+/* Channels over TLS: what is verified, what the status says where that fails, identity, resuming. */
+#include <pekoe/channel.h>
+
+#include "secure_peer.h"
+
+#include <criterion/criterion.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* A server whose calls answer with what it knows of the client, and a channel to it. */
+struct kit {
+    pk_loop *loop;
+    pk_server *server;
+    pk_channel *channel;
+    const char *bound;
+    char port[8];
+};
+
+static pk_future describe(void *self, pk_call *call, pk_slice request)
+{
+    const pk_tls_info *tls = pk_call_tls(call);
+    pk_slice *reply = pk_call_new(call, pk_slice, .length = 0);
+    char *text = tls ? pk_call_printf(call, "%s %s%s %s", tls->version, tls->protocol,
+                                      tls->resumed ? " resumed" : "",
+                                      tls->common_name ? tls->common_name : "nobody")
+                     : pk_call_printf(call, "plain");
+    reply->bytes = (const uint8_t *) text;
+    reply->length = strlen(text);
+    return pk_done(reply);
+}
+
+/* `name` is of the server's certificate; NULL: it speaks no TLS. */
+static void open_kit(struct kit *kit, const char *name, pk_client_certificates mode)
+{
+    char problem[PK_TLS_PROBLEM] = "", certificate[64], key[64];
+    pk_server_credentials *credentials = NULL;
+    *kit = (struct kit){.loop = NULL};
+    cr_assert_eq(pk_loop_new(&kit->loop, NULL), 0);
+    cr_assert_eq(pk_server_new(&kit->server, kit->loop, NULL), 0);
+    pk_router_set_generic(pk_server_router(kit->server), describe, NULL);
+    if (name) {
+        snprintf(certificate, sizeof certificate, "%s.pem", name);
+        snprintf(key, sizeof key, "%s.key", name);
+        cr_assert_eq(
+            pk_server_credentials_new(
+                &credentials,
+                PK_SERVER_CREDENTIALS(.certificate.file = certificate_path(certificate),
+                                      .key.file = certificate_path(key),
+                                      .client_ca.file = mode ? certificate_path("ca.pem") : NULL,
+                                      .client_certificates = mode),
+                problem),
+            0, "%s", problem);
+        cr_assert_eq(pk_server_listen_tls(kit->server, "127.0.0.1:0", credentials, &kit->bound), 0);
+    } else {
+        cr_assert_eq(pk_server_listen(kit->server, "127.0.0.1:0", &kit->bound), 0);
+    }
+    strcpy(kit->port, strrchr(kit->bound, ':') + 1);
+    pk_server_credentials_unref(credentials);
+}
+
+static pk_channel_credentials *trusting(const char *ca, const char *client)
+{
+    char problem[PK_TLS_PROBLEM] = "", certificate[64], key[64];
+    pk_channel_credentials *made = NULL;
+    snprintf(certificate, sizeof certificate, "%s.pem", client ? client : "");
+    snprintf(key, sizeof key, "%s.key", client ? client : "");
+    cr_assert_eq(pk_channel_credentials_new(
+                     &made,
+                     PK_CHANNEL_CREDENTIALS(.server_ca.file = ca ? certificate_path(ca) : NULL,
+                                            .certificate.file =
+                                                client ? certificate_path(certificate) : NULL,
+                                            .key.file = client ? certificate_path(key) : NULL),
+                     problem),
+                 0, "%s", problem);
+    return made;
+}
+
+/* Calls once; the reply's or the status' text stays until the next call. */
+static const char *call_once(struct kit *kit, const pk_call_opts *opts, pk_code *ret_code)
+{
+    static char text[1024];
+    const void *value = NULL;
+    pk_status status = pk_loop_run_until(
+        kit->loop, pk_call_generic(kit->channel, "/a.B/C", PK_SLICE("hello"), opts), &value);
+    pk_slice told = status.code == PK_OK ? *(const pk_slice *) value : status.message;
+    snprintf(text, sizeof text, "%.*s", (int) told.length, (const char *) told.bytes);
+    *ret_code = status.code;
+    return text;
+}
+
+static void close_kit(struct kit *kit)
+{
+    pk_channel_free(kit->channel);
+    pk_server_free(kit->server);
+    pk_loop_end_turn(kit->loop);
+    cr_expect_eq(kit->loop->buffers.lent, 0, "every buffer is back");
+    pk_loop_free(kit->loop);
+}
+
+Test(tls_channel, verifies_chain_and_name_and_says_what_fails)
+{
+    static const struct {
+        const char *server, *ca, *host, *authority, *server_name;
+        const char *text; /* in the status; NULL: the call succeeds */
+    } cases[] = {
+        {"server", "ca.pem", "127.0.0.1", NULL, NULL, NULL},
+        {"server", "ca.pem", "localhost", NULL, NULL, NULL},
+        {"chain", "ca.pem", "localhost", NULL, NULL, NULL},
+        {"server", "ca.pem", "127.0.0.1", "foo.test.google.fr", NULL, NULL},
+        {"server", "ca.pem", "127.0.0.1", "foo.test.google.fr:443", NULL, NULL},
+        {"server", "ca.pem", "127.0.0.1", NULL, "foo.test.google.fr", NULL},
+        {"server", "ca.pem", "127.0.0.1", NULL, "foo.test.google.fr.", NULL},
+        {"server", "ca.pem", "127.0.0.1", "[::1]:443", NULL, NULL},
+        {"server", "ca.pem", "127.0.0.1", "elsewhere.example", "localhost", NULL},
+        {"server", "ca.pem", "127.0.0.1", "elsewhere.example", NULL,
+         "the server's certificate is refused: hostname mismatch (it is for DNS:localhost, "
+         "IP:127.0.0.1, IP:::1, DNS:*.test.google.fr, not for elsewhere.example)"},
+        {"server", "ca.pem", "127.0.0.1", "a.b.test.google.fr", NULL, "hostname mismatch"},
+        {"server", "ca.pem", "127.0.0.1", "test.google.fr", NULL, "hostname mismatch"},
+        {"server", "ca.pem", "127.0.0.1", "192.0.2.1", NULL,
+         "the server's certificate is refused: IP address mismatch (it is for DNS:localhost, "
+         "IP:127.0.0.1, IP:::1, DNS:*.test.google.fr, not for 192.0.2.1)"},
+        {"server", "ca.pem", "127.0.0.1", "server", NULL, "hostname mismatch"}, /* its subject */
+        {"elsewhere", "ca.pem", "localhost", NULL, NULL, "hostname mismatch"},
+        {"elsewhere", "ca.pem", "127.0.0.1", NULL, NULL, "IP address mismatch"},
+        {"expired", "ca.pem", "localhost", NULL, NULL,
+         "the server's certificate is refused: certificate has expired (/O=pekoe/CN=expired)"},
+        {"early", "ca.pem", "localhost", NULL, NULL, "certificate is not yet valid"},
+        {"self", "ca.pem", "localhost", NULL, NULL,
+         "the server's certificate is refused: self-signed certificate (/O=pekoe/CN=self)"},
+        {"stranger", "ca.pem", "localhost", NULL, NULL,
+         "the server's certificate is refused: unable to get local issuer certificate"},
+        {"server", "other-ca.pem", "localhost", NULL, NULL,
+         "unable to get local issuer certificate"},
+        {"server", NULL, "localhost", NULL, NULL, "unable to get local issuer certificate"},
+        {NULL, "ca.pem", "localhost", NULL, NULL, "TLS: the server does not speak it"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct kit kit;
+        char target[64];
+        pk_code code;
+        open_kit(&kit, cases[i].server, PK_CLIENT_CERTIFICATES_NONE);
+        snprintf(target, sizeof target, "ipv4:127.0.0.1:%s", kit.port);
+        pk_channel_credentials *credentials = trusting(cases[i].ca, NULL);
+        const char *authority = cases[i].authority ? cases[i].authority : cases[i].host;
+        cr_assert_eq(
+            pk_channel_new(&kit.channel, kit.loop, target,
+                           PK_CHANNEL_OPTS(.credentials = credentials, .authority = authority,
+                                           .server_name = cases[i].server_name)),
+            0);
+        pk_channel_credentials_unref(credentials);
+        const char *text = call_once(&kit, PK_CALL_OPTS(.timeout_ms = 10000), &code);
+        if (cases[i].text) {
+            cr_expect_eq(code, PK_UNAVAILABLE, "%zu: %d", i, code);
+            cr_expect_eq(strncmp(text, "cannot connect to 127.0.0.1:", 28), 0, "%zu: %s", i, text);
+            cr_expect(strstr(text, cases[i].text), "%zu: %s", i, text);
+        } else {
+            cr_expect_str_eq(text, "TLSv1.3 h2 nobody", "%zu: %s", i, text);
+        }
+        close_kit(&kit);
+    }
+}
+
+Test(tls_channel, takes_the_targets_own_name_where_no_other_is_given)
+{
+    static const struct {
+        const char *before, *behind; /* the port */
+    } targets[] = {{"127.0.0.1:", ""},
+                   {"localhost:", ""},
+                   {"dns:///localhost:", ""},
+                   {"ipv4:127.0.0.1:", ",127.0.0.1:1"}};
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+        struct kit kit;
+        char target[64];
+        pk_code code;
+        open_kit(&kit, "server", PK_CLIENT_CERTIFICATES_NONE);
+        snprintf(target, sizeof target, "%s%s%s", targets[i].before, kit.port, targets[i].behind);
+        pk_channel_credentials *credentials = trusting("ca.pem", NULL);
+        cr_assert_eq(pk_channel_new(&kit.channel, kit.loop, target,
+                                    PK_CHANNEL_OPTS(.credentials = credentials)),
+                     0);
+        pk_channel_credentials_unref(credentials);
+        const char *text = call_once(&kit, PK_CALL_OPTS(.timeout_ms = 10000), &code);
+        cr_expect_str_eq(text, "TLSv1.3 h2 nobody", "%s: %s", target, text);
+        close_kit(&kit);
+    }
+}
+
+Test(tls_channel, shows_a_certificate_to_servers_that_ask)
+{
+    static const struct {
+        pk_client_certificates mode;
+        const char *client;
+        const char *text;
+        bool works;
+    } cases[] = {
+        {PK_CLIENT_CERTIFICATES_REQUIRED, "client", "TLSv1.3 h2 client", true},
+        {PK_CLIENT_CERTIFICATES_REQUESTED, NULL, "TLSv1.3 h2 nobody", true},
+        {PK_CLIENT_CERTIFICATES_NONE, "client", "TLSv1.3 h2 nobody", true},
+        {PK_CLIENT_CERTIFICATES_REQUIRED, NULL, "TLS: the server refuses: certificate required",
+         false},
+        {PK_CLIENT_CERTIFICATES_REQUIRED, "client-of-other", "TLS: the server refuses: unknown ca",
+         false},
+        {PK_CLIENT_CERTIFICATES_REQUIRED, "expired", "TLS: the server refuses: certificate expired",
+         false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct kit kit;
+        char target[64];
+        pk_code code;
+        open_kit(&kit, "server", cases[i].mode);
+        snprintf(target, sizeof target, "localhost:%s", kit.port);
+        pk_channel_credentials *credentials = trusting("ca.pem", cases[i].client);
+        cr_assert_eq(pk_channel_new(&kit.channel, kit.loop, target,
+                                    PK_CHANNEL_OPTS(.credentials = credentials)),
+                     0);
+        pk_channel_credentials_unref(credentials);
+        const char *text = call_once(&kit, PK_CALL_OPTS(.timeout_ms = 10000), &code);
+        cr_expect_eq(code, cases[i].works ? PK_OK : PK_UNAVAILABLE, "%zu: %s", i, text);
+        cr_expect(strstr(text, cases[i].text), "%zu: %s", i, text);
+        close_kit(&kit);
+    }
+}
+
+Test(tls_channel, skips_verification_only_where_it_is_told_to)
+{
+    struct kit kit;
+    pk_code code;
+    pk_channel_credentials *credentials;
+    open_kit(&kit, "self", PK_CLIENT_CERTIFICATES_NONE);
+    cr_assert_eq(
+        pk_channel_credentials_new(
+            &credentials, PK_CHANNEL_CREDENTIALS(.insecure_skip_verification = true), NULL),
+        0);
+    cr_assert_eq(pk_channel_new(
+                     &kit.channel, kit.loop, kit.bound,
+                     PK_CHANNEL_OPTS(.credentials = credentials, .authority = "elsewhere.example")),
+                 0);
+    pk_channel_credentials_unref(credentials);
+    const char *text = call_once(&kit, NULL, &code);
+    cr_expect_str_eq(text, "TLSv1.3 h2 nobody");
+    text = call_once(&kit, PK_CALL_OPTS(.authority = "another.example"), &code);
+    cr_expect_eq(code, PK_OK, "%s", text);
+    close_kit(&kit);
+}
+
+/* gRFC A81. */
+Test(tls_channel, verifies_the_authority_of_a_single_call)
+{
+    static const struct {
+        const char *authority;
+        pk_code code;
+    } cases[] = {{"localhost", PK_OK},
+                 {"localhost:1234", PK_OK},
+                 {"bar.test.google.fr", PK_OK},
+                 {"[::1]:9", PK_OK},
+                 {"elsewhere.example", PK_UNAVAILABLE},
+                 {"127.0.0.2:80", PK_UNAVAILABLE},
+                 {"", PK_UNAVAILABLE}};
+    struct kit kit;
+    open_kit(&kit, "server", PK_CLIENT_CERTIFICATES_NONE);
+    pk_channel_credentials *credentials = trusting("ca.pem", NULL);
+    cr_assert_eq(pk_channel_new(&kit.channel, kit.loop, kit.bound,
+                                PK_CHANNEL_OPTS(.credentials = credentials)),
+                 0);
+    pk_channel_credentials_unref(credentials);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pk_code code;
+        const char *text = call_once(
+            &kit, PK_CALL_OPTS(.authority = cases[i].authority, .timeout_ms = 10000), &code);
+        cr_expect_eq(code, cases[i].code, "%s: %d %s", cases[i].authority, code, text);
+        if (code != PK_OK)
+            cr_expect_str_eq(text, "TLS: the server's certificate is not for the call's authority");
+    }
+    close_kit(&kit);
+}
+
+/* A connection is lost; the next one resumes the session, and the server knows the client still. */
+Test(tls_channel, resumes_its_session_on_the_next_connection)
+{
+    struct kit kit;
+    pk_code code;
+    pk_call *call;
+    open_kit(&kit, "server", PK_CLIENT_CERTIFICATES_REQUIRED);
+    pk_channel_credentials *credentials = trusting("ca.pem", "client");
+    cr_assert_eq(pk_channel_new(&kit.channel, kit.loop, kit.bound,
+                                PK_CHANNEL_OPTS(.credentials = credentials)),
+                 0);
+    pk_channel_credentials_unref(credentials);
+    cr_expect_str_eq(call_once(&kit, NULL, &code), "TLSv1.3 h2 client");
+    pk_connection_kill(kit.server->connections, "a test");
+    while (pk_channel_get_state(kit.channel) == PK_CHANNEL_READY)
+        pk_loop_turn(kit.loop);
+    cr_expect_str_eq(call_once(&kit, PK_CALL_OPTS(.call = &call), &code),
+                     "TLSv1.3 h2 resumed client");
+    cr_expect_null(pk_call_tls(call), "the call has ended");
+    pk_call_unref(call);
+    close_kit(&kit);
+}
+
+Test(tls_channel, tells_who_the_server_is_while_a_call_goes_on)
+{
+    struct kit kit;
+    pk_call *call;
+    open_kit(&kit, "server", PK_CLIENT_CERTIFICATES_NONE);
+    pk_channel_credentials *credentials = trusting("ca.pem", NULL);
+    cr_assert_eq(pk_channel_new(&kit.channel, kit.loop, kit.bound,
+                                PK_CHANNEL_OPTS(.credentials = credentials)),
+                 0);
+    pk_channel_credentials_unref(credentials);
+    pk_future reply =
+        pk_call_generic(kit.channel, "/a.B/C", PK_SLICE("x"), PK_CALL_OPTS(.call = &call));
+    cr_expect_null(pk_call_tls(call), "there is no connection yet");
+    while (!pk_call_tls(call))
+        pk_loop_turn(kit.loop);
+    const pk_tls_info *tls = pk_call_tls(call);
+    cr_expect_str_eq(tls->common_name, "server");
+    cr_expect(tls->verified);
+    cr_expect_eq(tls->name_count, 4);
+    cr_expect_str_eq(tls->names[3], "DNS:*.test.google.fr");
+    cr_expect_eq(pk_loop_run_until(kit.loop, reply, NULL).code, PK_OK);
+    pk_call_unref(call);
+    close_kit(&kit);
+}
+
+/* A server that accepts and says nothing, or hangs up. */
+Test(tls_channel, gives_up_a_handshake_that_does_not_go_on)
+{
+    for (int hangs_up = 0; hangs_up < 2; hangs_up++) {
+        struct kit kit;
+        pk_code code;
+        open_kit(&kit, NULL, PK_CLIENT_CERTIFICATES_NONE);
+        /* The connection waits in the backlog: the system has accepted it. */
+        pk_watch_set(&kit.server->listeners->watch, false, false);
+        pk_channel_credentials *credentials = trusting("ca.pem", NULL);
+        cr_assert_eq(
+            pk_channel_new(&kit.channel, kit.loop, kit.bound,
+                           PK_CHANNEL_OPTS(.credentials = credentials, .connect_timeout_ms = 50)),
+            0);
+        pk_channel_credentials_unref(credentials);
+        if (hangs_up) {
+            pk_channel_connect(kit.channel);
+            int fd;
+            while ((fd = accept(kit.server->listeners->fd, NULL, NULL)) < 0)
+                pk_loop_turn(kit.loop);
+            close(fd);
+        }
+        const char *text = call_once(&kit, NULL, &code);
+        cr_expect_eq(code, PK_UNAVAILABLE);
+        cr_expect(strstr(text, hangs_up ? "TLS: the peer closed the connection during the handshake"
+                                        : "the TLS handshake takes too long"),
+                  "%s", text);
+        close_kit(&kit);
+    }
+}
