@@ -2,6 +2,7 @@
  * The greeter's client: one call of each style, one after the other.
  *
  *     greeter-client 127.0.0.1:50051 Anna Bo
+ *     greeter-client --tls --ca ca.pem localhost:50051 Anna Bo
  *
  * A plain program without callbacks: it runs the loop until the outcome of each step is there.
  */
@@ -10,6 +11,7 @@
 #include "helloworld.pekoe.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define TIMEOUT_MS 10000 /* of one call */
 
@@ -91,19 +93,53 @@ static int greet(pk_loop *loop, pk_channel *channel, char **names, int count)
     return failed | print_replies(loop, "StreamHellos", in);
 }
 
+static const char usage[] =
+    "usage: greeter-client [--tls [--ca FILE] [--tls-cert FILE --tls-key FILE]] ADDRESS NAME...\n"
+    "  ADDRESS  127.0.0.1:50051, [::1]:50051, a name and a port, or unix:/path\n"
+    "  FILE     PEM: who may issue the server's certificate (the system's CAs without it); what to\n"
+    "           show to servers that ask, and its key\n";
+
+/* The options in front of the address; the place of that, or -1. */
+static int read_options(int argc, char **argv, bool *ret_tls, pk_channel_credentials_opts *opts)
+{
+    int i = 1;
+    for (; i < argc && strncmp(argv[i], "--", 2) == 0; i++) {
+        if (strcmp(argv[i], "--tls") == 0)
+            *ret_tls = true;
+        else if (i + 1 < argc && strcmp(argv[i], "--ca") == 0)
+            opts->server_ca.file = argv[++i];
+        else if (i + 1 < argc && strcmp(argv[i], "--tls-cert") == 0)
+            opts->certificate.file = argv[++i];
+        else if (i + 1 < argc && strcmp(argv[i], "--tls-key") == 0)
+            opts->key.file = argv[++i];
+        else
+            return -1;
+    }
+    return i + 1 < argc ? i : -1;
+}
+
 int main(int argc, char **argv)
 {
     pk_loop *loop;
     pk_channel *channel;
-    if (argc < 3 || pk_loop_new(&loop, NULL) < 0 ||
-        pk_channel_new(&channel, loop, argv[1], NULL) < 0) {
-        fputs("usage: greeter-client ADDRESS NAME...\n"
-              "  ADDRESS  127.0.0.1:50051, [::1]:50051, a name and a port, or unix:/path\n",
-              stderr);
+    pk_channel_credentials *credentials = NULL;
+    pk_channel_credentials_opts *opts = PK_CHANNEL_CREDENTIALS();
+    char problem[PK_TLS_PROBLEM];
+    bool tls = false;
+    int first = read_options(argc, argv, &tls, opts);
+    if (first > 0 && tls && pk_channel_credentials_new(&credentials, opts, problem) < 0) {
+        fprintf(stderr, "greeter-client: %s\n", problem);
         return 2;
     }
-    int failed = greet(loop, channel, argv + 2, argc - 2);
+    if (first < 0 || pk_loop_new(&loop, NULL) < 0 ||
+        pk_channel_new(&channel, loop, argv[first], PK_CHANNEL_OPTS(.credentials = credentials)) <
+            0) {
+        fputs(usage, stderr);
+        return 2;
+    }
+    int failed = greet(loop, channel, argv + first + 1, argc - first - 1);
     pk_channel_free(channel);
     pk_loop_free(loop);
+    pk_channel_credentials_unref(credentials);
     return failed;
 }
