@@ -158,7 +158,10 @@ class Upstream:
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
         for connection in self.connections:
-            connection.sock.close()
+            try:
+                connection.sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # the gateway was first
 
     def next_stream(self):
         return self.streams.get(timeout=WAIT)
