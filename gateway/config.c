@@ -55,10 +55,18 @@ static const config_key keys[] = {
     {"tls-key", TEXT, AT(tls_key), "FILE", "none", false, NULL, "PEM: its key."},
     {"tls-client-ca", TEXT, AT(tls_client_ca), "FILE", "none", false, NULL,
      "PEM: who may issue certificates of callers, which must then show one."},
-    {"upstream", LIST, AT(upstreams), "[/PREFIX=]TARGETS", "none", false, check_upstream,
-     "gRPC servers, as host:port or unix:/path, with commas between. Calls\n"
-     "whose path begins with PREFIX (/package.Service/) go there; the longest\n"
-     "prefix wins; without one it is for all other calls. May be repeated."},
+    {"upstream", LIST, AT(upstreams), "[/PREFIX=][tls://]TARGETS", "none", false, check_upstream,
+     "gRPC servers, as host:port or unix:/path, with commas between; behind\n"
+     "tls:// with TLS. Calls whose path begins with PREFIX (/package.Service/)\n"
+     "go there; the longest prefix wins; without one it is for all other\n"
+     "calls. May be repeated."},
+    {"upstream-ca", TEXT, AT(upstream_ca), "FILE", "the system's", false, NULL,
+     "PEM: who may issue certificates of upstreams with TLS."},
+    {"upstream-cert", TEXT, AT(upstream_cert), "FILE", "none", false, NULL,
+     "PEM: what is shown to upstreams that ask for a certificate."},
+    {"upstream-key", TEXT, AT(upstream_key), "FILE", "none", false, NULL, "PEM: its key."},
+    {"upstream-name", TEXT, AT(upstream_name), "NAME", "their host", false, NULL,
+     "The name that certificates of upstreams must have."},
     {"threads", NUMBER, AT(threads), "N", "1", true, NULL,
      "Threads that serve, each with connections of its own."},
     {"cors-origin", LIST, AT(cors_origins), "ORIGIN", "none", false, gateway_check_origin,
@@ -431,6 +439,8 @@ static int check_all(gateway_config *config, gateway_error *error)
     if (config->listen_tls.count == 0 &&
         (config->tls_cert || config->tls_key || config->tls_client_ca))
         return fail(error, PK_ERR_INVALID, "certificates are given, but no address (--listen-tls)");
+    if (!config->upstream_cert != !config->upstream_key)
+        return fail(error, PK_ERR_INVALID, "upstream-cert and upstream-key belong together");
     if (config->static_listen && !config->static_dir)
         return fail(error, PK_ERR_INVALID, "static-listen is given, but no folder (--static)");
     if (config->access_log && strcmp(config->access_log, "off") == 0) {
@@ -476,6 +486,7 @@ gateway_config *gateway_config_unref(gateway_config *config)
     if (!config || atomic_fetch_sub(&config->references, 1) > 1)
         return NULL;
     pk_server_credentials_unref(config->credentials);
+    pk_channel_credentials_unref(config->upstream_credentials);
     for (size_t i = 0; i < KEYS; i++) {
         if (is_list(&keys[i]))
             gateway_list_done(member(config, &keys[i]));
@@ -543,21 +554,6 @@ int gateway_config_parse(gateway_config **ret_config, const char *name, const ch
     else
         *ret_config = r.config;
     return result;
-}
-
-int gateway_config_open_credentials(gateway_config *config, gateway_error *ret_error)
-{
-    char problem[PK_TLS_PROBLEM];
-    if (!config->tls_cert)
-        return 0;
-    const pk_server_credentials_opts *opts =
-        PK_SERVER_CREDENTIALS(.certificate.file = config->tls_cert, .key.file = config->tls_key,
-                              .client_ca.file = config->tls_client_ca,
-                              .client_certificates = config->tls_client_ca
-                                                         ? PK_CLIENT_CERTIFICATES_REQUIRED
-                                                         : PK_CLIENT_CERTIFICATES_NONE);
-    int r = pk_server_credentials_new(&config->credentials, opts, problem);
-    return r < 0 ? fail(ret_error, r, "%s", problem) : 0;
 }
 
 /* ---- Looking at it ---- */

@@ -15,11 +15,13 @@
 typedef struct gateway_config {
     gateway_list listen, listen_tls;          /* addresses */
     char *tls_cert, *tls_key, *tls_client_ca; /* files; NULL: none */
-    pk_server_credentials *credentials; /* what is in them; see gateway_config_open_credentials */
-    gateway_list upstreams;             /* as they were given; see upstream_rule */
-    char *admin;                        /* address; NULL: none */
-    char *static_dir;                   /* NULL: none */
-    char *static_listen;                /* address of its own for the files; NULL: the main ones */
+    pk_server_credentials *credentials;       /* what is in them; see credentials.h */
+    gateway_list upstreams;                   /* as they were given; see upstream_rule */
+    char *upstream_ca, *upstream_cert, *upstream_key, *upstream_name; /* of those with TLS */
+    pk_channel_credentials *upstream_credentials; /* NULL: no upstream has TLS */
+    char *admin;                                  /* address; NULL: none */
+    char *static_dir;                             /* NULL: none */
+    char *static_listen; /* address of its own for the files; NULL: the main ones */
     gateway_list cors_origins, cors_expose;
     bool cors_credentials;
     uint32_t cors_max_age_ms;
@@ -64,12 +66,6 @@ gateway_config *gateway_config_unref(gateway_config *config);
 /* Defaults, then the file's contents: for tests; `name` is for errors. As gateway_config_load. */
 PK_NODISCARD int gateway_config_parse(gateway_config **ret_config, const char *name,
                                       const char *bytes, size_t length, gateway_error *ret_error);
-
-/*
- * Reads the files of certificates, where there are any. 0, or PK_ERR_* with *ret_error filled. On a
- * configuration that no other thread knows yet.
- */
-PK_NODISCARD int gateway_config_open_credentials(gateway_config *config, gateway_error *ret_error);
 
 /* Prints every key with its flag, default and meaning. */
 void gateway_config_print_help(FILE *to);

@@ -264,13 +264,16 @@ const char *gateway_parse_upstream(const char *text, gateway_upstream_rule *ret_
 {
     const char *equals = text[0] == '/' ? strchr(text, '=') : NULL;
     if (text[0] == '/' && !equals)
-        return "an upstream is [/PREFIX=]TARGET[,TARGET...]";
+        return "an upstream is [/PREFIX=][tls://]TARGET[,TARGET...]";
     const char *targets = equals ? equals + 1 : text;
     targets += strspn(targets, " \t");
+    bool tls = strncmp(targets, "tls://", 6) == 0;
+    targets += tls ? 6 : 0;
     size_t prefix = equals ? (size_t) (equals - text) : 1;
     while (prefix > 1 && (text[prefix - 1] == ' ' || text[prefix - 1] == '\t'))
         prefix--;
-    gateway_upstream_rule rule = {.prefix = equals ? strndup(text, prefix) : strdup("/")};
+    gateway_upstream_rule rule = {.prefix = equals ? strndup(text, prefix) : strdup("/"),
+                                  .tls = tls};
     char *copy = strdup(targets);
     const char *wrong = rule.prefix && copy ? add_targets(&rule.targets, copy) : no_memory;
     if (!wrong && rule.prefix[strcspn(rule.prefix, " \t")] != '\0')

@@ -45,12 +45,13 @@ const char *gateway_check_header(const char *text);
 const char *gateway_check_origin(const char *text);
 
 /*
- * One upstream: "[/PREFIX=]TARGET,...". `prefix` is "/" where none is given; a target is what
+ * One upstream: "[/PREFIX=][tls://]TARGET,...". `prefix` is "/" where none is given; a target is what
  * pk_channel_new takes, addresses that are literals joined to one.
  */
 typedef struct gateway_upstream_rule {
     char *prefix;
     gateway_list targets;
+    bool tls; /* they speak TLS */
 } gateway_upstream_rule;
 
 /* "out of memory" is among the texts. Nothing is held after a failure. */

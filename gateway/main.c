@@ -3,6 +3,7 @@
  * for signals: SIGHUP reads the configuration again, SIGTERM and SIGINT end gracefully, a second
  * one of them at once.
  */
+#include "gateway/credentials.h"
 #include "gateway/worker.h"
 
 #include <errno.h>
@@ -45,7 +46,7 @@ static void reload(program *gateway)
     int r = gateway_config_load(&config, gateway->arguments, environ, &error);
     const char *fixed = r == 0 ? gateway_config_fixed_change(gateway->config, config) : NULL;
     if (r == 0) {
-        r = gateway_config_open_credentials(config, &error);
+        r = gateway_credentials_open(config, &error);
         if (r < 0)
             gateway_config_unref(config);
     }
@@ -157,7 +158,7 @@ int main(int argc, char **argv)
         return EX_CONFIGURATION;
     }
     bool serves = !gateway.config->help && !gateway.config->version;
-    if (serves && gateway_config_open_credentials(gateway.config, &error) < 0) {
+    if (serves && gateway_credentials_open(gateway.config, &error) < 0) {
         say(error.text);
         gateway_config_unref(gateway.config);
         return EX_CONFIGURATION;

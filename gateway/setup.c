@@ -16,16 +16,19 @@ static void route_done(gateway_route *route)
     free(route->prefix);
 }
 
-static const char *open_channels(gateway_route *route, const gateway_list *targets, pk_loop *loop,
-                                 const gateway_config *config)
+static const char *open_channels(gateway_route *route, const gateway_upstream_rule *rule,
+                                 pk_loop *loop, const gateway_config *config)
 {
+    const gateway_list *targets = &rule->targets;
+    const pk_channel_opts *opts =
+        PK_CHANNEL_OPTS(.user_agent = USER_AGENT, .load_balancing = "round_robin",
+                        .receive_limit = config->message_limit,
+                        .credentials = rule->tls ? config->upstream_credentials : NULL,
+                        .server_name = rule->tls ? config->upstream_name : NULL);
     route->channels = calloc(targets->count, sizeof *route->channels);
     if (!route->channels)
         return "out of memory";
     for (size_t i = 0; i < targets->count; i++) {
-        const pk_channel_opts *opts =
-            PK_CHANNEL_OPTS(.user_agent = USER_AGENT, .load_balancing = "round_robin",
-                            .receive_limit = config->message_limit);
         int r = pk_channel_new(&route->channels[i], loop, targets->items[i], opts);
         if (r < 0)
             return r == PK_ERR_NOMEM ? "out of memory" : "an upstream's target is none";
@@ -44,7 +47,7 @@ static const char *open_route(gateway_route *route, const char *text, pk_loop *l
     *route = (gateway_route){.prefix = pk_steal(&rule.prefix)};
     route->prefix_length = strlen(route->prefix);
     route->metrics = gateway_metrics_route(metrics, route->prefix);
-    wrong = open_channels(route, &rule.targets, loop, config);
+    wrong = open_channels(route, &rule, loop, config);
     gateway_upstream_rule_done(&rule);
     return wrong;
 }

@@ -326,6 +326,28 @@ def certificates(folder):
     upstream.close()
 
 
+def upstream_with_tls(folder):
+    """An upstream with TLS is verified, by name too; the gateway shows its own certificate."""
+    inner = Upstream(lambda stream: stream.reply(b'behind'))
+    # A gateway with TLS that demands certificates is the upstream.
+    behind = Gateway(PROGRAM, f'--upstream={inner.address}', '--listen-tls=127.0.0.1:0',
+                     f'--tls-cert={folder}/server.pem', f'--tls-key={folder}/server.key',
+                     f'--tls-client-ca={folder}/ca.pem')
+    address = behind.places['listening with TLS']
+    shown = [f'--upstream-cert={folder}/client.pem', f'--upstream-key={folder}/client.key']
+    trusted = [f'--upstream-ca={folder}/ca.pem']
+    for flags, code in ((trusted + shown, 0), (trusted, 14), (shown, 14),
+                        (trusted + shown + ['--upstream-name=elsewhere.test'], 14)):
+        gateway = Gateway(PROGRAM, f'--upstream=tls://{address}', *flags)
+        reply = gateway.connect().call(message(b''))
+        same((flags, reply.grpc_status()), (flags, code))
+        same(gateway.stop(), 0)
+    same(tell('--check', '--upstream=tls://a:1', f'--upstream-ca={folder}/none')[0], 2)
+    same(tell('--check', '--upstream=tls://a:1', f'--upstream-key={folder}/client.key')[0], 2)
+    same(behind.stop(), 0)
+    inner.close()
+
+
 def threads(folder):
     """Several threads share the port, and a Unix socket serves beside them."""
     upstream = Upstream(lambda stream: stream.reply(b''))
@@ -416,7 +438,7 @@ def from_anywhere(folder):
 def main():
     with tempfile.TemporaryDirectory() as name:
         return peers.run([told, address_in_use, files, files_elsewhere, metrics, log, routes,
-                          in_turn, reload, certificates, threads, graceful_end, from_anywhere],
+                          in_turn, reload, certificates, upstream_with_tls, threads, graceful_end, from_anywhere],
                          pathlib.Path(name))
 
 

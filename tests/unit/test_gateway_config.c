@@ -107,11 +107,13 @@ Test(gateway_config, upstreams_become_targets_of_channels)
         {"/=[::1]:1,[::2]:2,1.2.3.4:5", "/", {"ipv6:[::1]:1,[::2]:2", "ipv4:1.2.3.4:5"}},
         {"unix:/run/a,unix:/run/b", "/", {"unix:/run/a", "unix:/run/b"}},
         {"dns:///host:1", "/", {"dns:///host:1"}},
+        {"/a/=tls://host:1,other:2", "/a/", {"dns:///host:1", "dns:///other:2"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         gateway_upstream_rule rule;
         cr_assert_null(gateway_parse_upstream(cases[i].text, &rule), "%s", cases[i].text);
         cr_assert_str_eq(rule.prefix, cases[i].prefix);
+        cr_assert_eq(rule.tls, strstr(cases[i].text, "tls://") != NULL);
         for (size_t k = 0; k < 4 && cases[i].targets[k]; k++) {
             cr_assert_lt(k, rule.targets.count, "%s", cases[i].text);
             cr_assert_str_eq(rule.targets.items[k], cases[i].targets[k]);
