@@ -1,6 +1,4 @@
-/* A plain program that makes one call: call HOST:PORT NAME. */
-#include <pekoe/pekoe.h>
-
+/* A plain program that makes one call and waits for its end: call HOST:PORT NAME. */
 #include "helloworld.pekoe.h"
 
 #include <stdio.h>
@@ -18,14 +16,14 @@ int main(int argc, char **argv)
     request.name = argv[2];
     pk_future reply =
         helloworld_greeter_say_hello(channel, &request, PK_CALL_OPTS(.timeout_ms = 5000));
-    const void *value;
-    pk_status status = pk_loop_run_until(loop, reply, &value);
+    const Helloworld__HelloReply *hello;
+    pk_status status = pk_loop_run_until(loop, reply, (const void **) &hello);
     if (status.code == PK_OK)
-        printf("%s\n", ((const Helloworld__HelloReply *) value)->message);
+        puts(hello->message);
     else
         fprintf(stderr, "%s: %.*s\n", pk_code_name(status.code), (int) status.message.length,
                 (const char *) status.message.bytes);
     pk_channel_free(channel);
     pk_loop_free(loop);
-    return status.code == PK_OK ? 0 : 1;
+    return status.code != PK_OK;
 }
