@@ -67,8 +67,13 @@ struct pk_channel {
     size_t compress_min_bytes; /* shorter messages are not compressed */
     const pk_retry_policy *retry_policies;
     size_t retry_policy_count;
-    pk_retry_throttling throttling; /* max_tokens 0: none */
+    const pk_hedging_policy *hedging_policies;
+    size_t hedging_policy_count;
+    const pk_service_config *service_config; /* NULL: none */
+    pk_retry_throttling throttling;          /* max_tokens 0: none */
     double tokens;
+    size_t call_buffer_bytes, buffer_bytes; /* that may be kept to be sent again */
+    size_t buffered;                        /* bytes that are */
     pk_channel_state state;
     struct pk_channel_waiter *waiters;              /* see transport/channel_state.c */
     struct pk_channel_interceptions *interceptions; /* of the loop's memory; NULL: none */
@@ -76,6 +81,13 @@ struct pk_channel {
     bool freed;              /* by its owner: nothing opens any more */
     size_t references;       /* the owner's, and what is on the stack or still closes */
 };
+
+/* Whether there is something to be looked up for each call. */
+static inline bool pk_channel_has_policies(const pk_channel *channel)
+{
+    return channel->retry_policy_count > 0 || channel->hedging_policy_count > 0 ||
+           channel->service_config;
+}
 
 /* Drops a reference; ops->free follows the last one. */
 static inline void pk_channel_unref(pk_channel *channel)

@@ -145,6 +145,7 @@ struct pk_exchange {
     pk_loop *loop;
     /* Client, set before on_cancelled: the peer has not looked at the request, it may be sent again. */
     bool unprocessed;
+    bool unsent;         /* likewise: it has not even left */
     bool no_trailers;    /* the response can carry none: they are dropped, HTTP/1.1 */
     const pk_peer *peer; /* lives as long as the exchange */
 };

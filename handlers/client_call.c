@@ -19,10 +19,12 @@ static void release_call(pk_scope *scope);
 /* ---- The end ---- */
 
 /* Nothing of the wire is left: the memory goes when nobody pins it. */
-static void release_if_over(pk_client_call *client)
+void pk_client_release_if_over(pk_client_call *client)
 {
     pk_call *call = &client->call;
     if (pk_call_is_open(call) || call->exchange || client->released)
+        return;
+    if (PK_UNLIKELY(client->hedges != NULL) && pk_hedges_open(client))
         return;
     client->released = true;
     pk_scope_release(&call->scope, release_call);
@@ -95,6 +97,17 @@ static void forget_written(pk_client_call *client)
         pk_buffer_unref(client->written[i].buffer);
     client->written_count = 0;
     client->keeps_written = false;
+    if (client->written_bytes > 0) /* otherwise the channel may be gone */
+        client->channel->buffered -= client->written_bytes;
+    client->written_bytes = 0;
+}
+
+/* Whether more is kept than a call, or all of the channel, may keep. */
+static bool keeps_too_much(const pk_client_call *client, size_t more)
+{
+    const pk_channel *channel = client->channel;
+    return client->written_bytes + more > channel->call_buffer_bytes ||
+           channel->buffered + more > channel->buffer_bytes;
 }
 
 /* Keeps a reference. False without memory. */
@@ -112,13 +125,22 @@ static bool keep(pk_client_call *client, pk_buffer *buffer)
     client->written[client->written_count++] =
         (struct pk_written){pk_buffer_ref(buffer), buffer->start};
     client->written_bytes += pk_buffer_length(buffer);
+    client->channel->buffered += pk_buffer_length(buffer);
     return true;
 }
 
 bool pk_client_write(pk_client_call *client, pk_buffer *body_take)
 {
     pk_exchange *exchange = client->call.exchange;
+    if (PK_UNLIKELY(pk_client_is_hedged(client)) &&
+        keeps_too_much(client, pk_buffer_length(body_take))) {
+        exchange = pk_hedges_settle_for_one(client);
+        if (exchange)
+            forget_written(client);
+    }
     if (!exchange || client->replay || client->repeating) {
+        if (PK_UNLIKELY(client->hedges != NULL))
+            pk_hedges_write(client, body_take);
         bool kept = client->keeps_written && keep(client, body_take);
         pk_buffer_unref(body_take);
         if (!kept)
@@ -126,8 +148,7 @@ bool pk_client_write(pk_client_call *client, pk_buffer *body_take)
         return kept && client->written_bytes < PK_CLIENT_EARLY_BYTES;
     }
     if (client->keeps_written &&
-        (client->written_bytes + pk_buffer_length(body_take) > PK_CLIENT_KEPT_BYTES ||
-         !keep(client, body_take)))
+        (keeps_too_much(client, pk_buffer_length(body_take)) || !keep(client, body_take)))
         forget_written(client);
     return exchange->ops->write(exchange, body_take);
 }
@@ -140,6 +161,8 @@ void pk_client_end_writing(pk_client_call *client)
     client->half_closed = true;
     if (exchange && !client->replay && !client->repeating)
         exchange->ops->finish(exchange, NULL, 0);
+    else if (PK_UNLIKELY(pk_client_is_hedged(client)))
+        pk_hedges_end_writing(client);
 }
 
 void pk_client_send_only(pk_client_call *client, const void *request)
@@ -174,7 +197,7 @@ static void send_written(pk_client_call *client)
         exchange->ops->finish(exchange, NULL, 0);
     else if (room && client->style->room)
         client->style->room(client);
-    if (client->written_bytes > PK_CLIENT_KEPT_BYTES)
+    if (PK_UNLIKELY(keeps_too_much(client, 0)))
         forget_written(client);
 }
 
@@ -216,13 +239,17 @@ void pk_client_leave_wire(pk_client_call *client, pk_code code)
     pk_call *call = &client->call;
     pk_timer_stop(call->loop, &client->pause);
     client->replay = false;
+    forget_written(client);
+    if (PK_UNLIKELY(client->hedges != NULL))
+        pk_hedges_end(client);
     if (PK_UNLIKELY(client->repeating)) {
         client->repeating = false;
         pk_channel_unref(client->channel);
     } else if (!client->over) {
         pk_client_count_outcome(client, code);
     }
-    forget_written(client);
+    if (PK_UNLIKELY(client->hedges != NULL))
+        pk_hedges_let_go(client);
     if (client->opening.waiting)
         client->channel->ops->withdraw(client->channel, &client->opening);
     if (!call->exchange)
@@ -265,7 +292,7 @@ void pk_client_end(pk_client_call *client, const pk_status *status)
     pk_call_run_end_entries(call);
     if (PK_UNLIKELY(client->chain != NULL))
         pk_client_chain_end(client);
-    release_if_over(client);
+    pk_client_release_if_over(client);
 }
 
 /* Of pk_call: the deadline, pk_call_cancel, a stream that breaks off. */
@@ -309,7 +336,7 @@ static void adopt(pk_client_call *client, pk_call *parent)
 /* ---- Opening ---- */
 
 /* The head with one more field: how often the call was tried before. */
-static bool add_repetitions(pk_client_call *client, pk_opening_head *head)
+static bool add_repetitions(pk_client_call *client, unsigned earlier, pk_opening_head *head)
 {
     pk_arena *arena = &client->call.scope.arena;
     pk_field *fields = pk_arena_try(arena, (head->count + 1) * sizeof *fields);
@@ -319,17 +346,16 @@ static bool add_repetitions(pk_client_call *client, pk_opening_head *head)
         return false;
     }
     memcpy(fields, head->fields, head->count * sizeof *fields);
-    *digit = (uint8_t) ('0' + client->repetitions); /* at most 4 */
+    *digit = (uint8_t) ('0' + earlier); /* at most 4 */
     fields[head->count] =
         (pk_field){.name = PK_SLICE("grpc-previous-rpc-attempts"), .value = {digit, 1}};
     *head = (pk_opening_head){fields, head->count + 1};
     return true;
 }
 
-static bool make_head(pk_opening *opening, pk_opening_head *ret_head)
+/* The head of an attempt that comes after `earlier` others. False: the call has ended instead. */
+bool pk_client_make_head(pk_client_call *client, unsigned earlier, pk_opening_head *ret_head)
 {
-    pk_client_call *client =
-        (pk_client_call *) ((char *) opening - offsetof(pk_client_call, opening));
     pk_call *call = &client->call;
     const pk_protocol *protocol = call->protocol;
     pk_request_target target = {
@@ -349,7 +375,14 @@ static bool make_head(pk_opening *opening, pk_opening_head *ret_head)
         return false;
     }
     *ret_head = (pk_opening_head){fields.items, fields.count};
-    return client->repetitions == 0 || add_repetitions(client, ret_head);
+    return earlier == 0 || add_repetitions(client, earlier, ret_head);
+}
+
+static bool make_head(pk_opening *opening, pk_opening_head *ret_head)
+{
+    pk_client_call *client =
+        (pk_client_call *) ((char *) opening - offsetof(pk_client_call, opening));
+    return pk_client_make_head(client, client->repetitions, ret_head);
 }
 
 static void opened(pk_opening *opening, pk_exchange *exchange)
@@ -517,8 +550,11 @@ pk_client_call *pk_client_call_new(pk_channel *channel, const pk_method *method,
     client->half_closed = false;
     client->over = false;
     client->chain = NULL;
-    client->policy = pk_retry_policy_of(channel, method->path);
+    client->policy = NULL;
+    client->hedging = NULL;
+    client->hedges = NULL;
     client->repetitions = 0;
+    client->pauses = 0;
     client->repeating = false;
     client->pause = (pk_timer){.fire = pk_client_repeat};
     client->replays = 0;
@@ -528,6 +564,8 @@ pk_client_call *pk_client_call_new(pk_channel *channel, const pk_method *method,
     client->has_parent = false;
     client->next_child = NULL;
     apply(client, &opts);
+    if (PK_UNLIKELY(pk_channel_has_policies(channel)) && method->path[0] == '/')
+        pk_client_configure(client, method->path);
     return client;
 }
 
@@ -541,7 +579,10 @@ void pk_client_start(pk_client_call *client)
         pk_client_end(client, &why);
         return;
     }
-    client->channel->ops->open(client->channel, &client->opening);
+    if (PK_UNLIKELY(client->hedging != NULL))
+        pk_hedges_start(client);
+    else
+        client->channel->ops->open(client->channel, &client->opening);
 }
 
 pk_call *pk_call_unref(pk_call *call)
@@ -591,6 +632,15 @@ static pk_metadata fields_of(pk_client_call *client, const pk_head *head)
     return pk_metadata_over(copies, head->count, arena);
 }
 
+/* The head of a response was all of it. */
+void pk_client_end_with(pk_client_call *client, const pk_status *status, const pk_head *trailers)
+{
+    client->received_trailers = fields_of(client, trailers);
+    if (status->code == PK_OK && pk_body_reader_end(&client->call.body) < 0)
+        status = &client->call.body.status; /* no reply came */
+    pk_client_end(client, status);
+}
+
 void pk_client_on_head(pk_exchange *exchange, const pk_head *head, bool ended)
 {
     pk_client_call *client = pk_client_of(exchange);
@@ -603,12 +653,8 @@ void pk_client_on_head(pk_exchange *exchange, const pk_head *head, bool ended)
     const pk_protocol *protocol = call->protocol;
     pk_status status;
     if (protocol->response_head(protocol, head, ended, &call->scope.arena, &status)) {
-        if (pk_client_repeats(client, &status, head))
-            return;
-        client->received_trailers = fields_of(client, head);
-        if (status.code == PK_OK && pk_body_reader_end(&call->body) < 0)
-            status = call->body.status; /* no reply came */
-        pk_client_end(client, &status);
+        if (!pk_client_repeats(client, &status, head))
+            pk_client_end_with(client, &status, head);
         return;
     }
     /* The server works on the request: it is not sent again. */
@@ -641,9 +687,9 @@ pk_status pk_client_outcome(pk_client_call *client, const pk_head *trailers)
 void pk_client_on_cancelled(pk_exchange *exchange, const pk_status *why)
 {
     pk_client_call *client = pk_client_of(exchange);
-    if (exchange->unprocessed && client->keeps_written && client->replays == 0 &&
-        pk_call_is_open(&client->call)) {
-        client->replays++;
+    if (exchange->unprocessed && client->keeps_written &&
+        (exchange->unsent || client->replays == 0) && pk_call_is_open(&client->call)) {
+        client->replays += !exchange->unsent;
         client->replay = true;
         return;
     }
@@ -672,6 +718,6 @@ void pk_client_on_closed(pk_exchange *exchange)
         if (!pk_client_repeats(client, &lost, NULL))
             pk_client_end(client, &lost);
     } else {
-        release_if_over(client);
+        pk_client_release_if_over(client);
     }
 }

@@ -35,8 +35,7 @@ struct pk_written {
     uint8_t *start;
 };
 
-/* Bytes that are kept to be sent again, and that may be written before there is a connection. */
-#define PK_CLIENT_KEPT_BYTES 262144u
+/* Bytes that may be written before there is a connection. */
 #define PK_CLIENT_EARLY_BYTES 65536u
 
 struct pk_client_call {
@@ -55,13 +54,16 @@ struct pk_client_call {
     struct pk_written *written; /* first_written, or in the call */
     struct pk_written first_written;
     size_t written_count, written_capacity, written_bytes;
-    bool keeps_written;            /* it is all there */
-    bool half_closed;              /* nothing more will be written */
-    bool over;                     /* the server has said all, and how the call ends */
-    struct pk_client_chain *chain; /* NULL: no interceptor sees it; client_chain.h */
-    const pk_retry_policy *policy; /* NULL: it is not tried again */
-    unsigned repetitions;          /* attempts before this one, by the policy */
-    bool repeating;                /* between two attempts */
+    bool keeps_written;               /* it is all there */
+    bool half_closed;                 /* nothing more will be written */
+    bool over;                        /* the server has said all, and how the call ends */
+    struct pk_client_chain *chain;    /* NULL: no interceptor sees it; client_chain.h */
+    const pk_retry_policy *policy;    /* NULL: it is not tried again */
+    const pk_hedging_policy *hedging; /* NULL: it is sent once; not with `policy` */
+    struct pk_hedges *hedges;         /* once it was sent, by hedging.c; in the call */
+    unsigned repetitions;             /* attempts before this one, by the policy */
+    unsigned pauses;                  /* by the policy since the server named one */
+    bool repeating;                   /* between two attempts */
     pk_timer pause;
     unsigned replays;  /* times that it was sent again */
     bool replay;       /* the exchange that closes is to be followed by another */
@@ -119,8 +121,44 @@ bool pk_client_repeats(pk_client_call *client, const pk_status *status, const pk
 /* For the channel's throttling: how an attempt has ended. */
 void pk_client_count_outcome(pk_client_call *client, pk_code code);
 
-/* The policy of a path. NULL: none. */
-const pk_retry_policy *pk_retry_policy_of(const pk_channel *channel, const char *path);
+/* What the channel's options and its service config say of a path. */
+void pk_client_configure(pk_client_call *client, const char *path);
+
+/* Milliseconds that the server asks for; -1: it wants no further attempt; -2: it does not say. */
+int64_t pk_client_pushback(const pk_head *trailers);
+
+/* Whether so few calls fail that one may be repeated or hedged. */
+bool pk_client_has_tokens(const pk_channel *channel);
+
+/* ---- Hedging: see hedging.c ---- */
+
+/* Sends the first attempt, and others by the policy. The call may have ended when it returns. */
+void pk_hedges_start(pk_client_call *client);
+
+/* While no attempt is the call's: what the program writes goes to all that there are. */
+static inline bool pk_client_is_hedged(const pk_client_call *client)
+{
+    return client->hedges != NULL && !client->call.exchange;
+}
+void pk_hedges_write(pk_client_call *client, const pk_buffer *body);
+void pk_hedges_end_writing(pk_client_call *client);
+
+/* What was written is no longer kept: one attempt goes on, and it is the call's; NULL: none is. */
+pk_exchange *pk_hedges_settle_for_one(pk_client_call *client);
+
+/* The call has ended: no attempt goes on. */
+void pk_hedges_end(pk_client_call *client);
+
+/* Gives the channel back, which may be gone then. */
+void pk_hedges_let_go(pk_client_call *client);
+
+/* Whether something of them is left on the wire. */
+bool pk_hedges_open(const pk_client_call *client);
+
+/* The pieces that hedging.c takes from client_call.c. */
+bool pk_client_make_head(pk_client_call *client, unsigned earlier, pk_opening_head *ret_head);
+void pk_client_release_if_over(pk_client_call *client);
+void pk_client_end_with(pk_client_call *client, const pk_status *status, const pk_head *trailers);
 
 /* The pause is over, and the last exchange has closed. */
 void pk_client_repeat(pk_timer *pause);

@@ -98,6 +98,12 @@ static inline void pk_body_reader_done(pk_body_reader *reader)
 PK_NODISCARD int pk_body_reader_feed(pk_body_reader *reader, const uint8_t *bytes, size_t length,
                                      pk_buffer *holder);
 
+/* Before the first byte: another limit than that of init. */
+static inline void pk_body_reader_set_limit(pk_body_reader *reader, size_t limit)
+{
+    reader->limit = reader->frames.limit = limit;
+}
+
 /* One more message has come; no further one may where exactly one was due. */
 static inline void pk_body_reader_count_message(pk_body_reader *reader)
 {

@@ -6,6 +6,7 @@
 
 #include <pekoe/channel.h>
 
+#include "handlers/service_config.h"
 #include "transport/balancing.h"
 #include "transport/channel_state.h"
 #include "transport/resolver.h"
@@ -427,8 +428,15 @@ static void apply(socket_channel *channel, const pk_channel_opts *opts)
     base->send_limit = opts->send_limit;
     base->retry_policies = opts->retry_policies;
     base->retry_policy_count = opts->retry_policy_count;
+    base->hedging_policies = opts->hedging_policies;
+    base->hedging_policy_count = opts->hedging_policy_count;
+    base->service_config = opts->service_config;
     base->throttling = opts->retry_throttling;
-    base->tokens = opts->retry_throttling.max_tokens;
+    if (base->throttling.max_tokens <= 0 && base->service_config)
+        base->throttling = base->service_config->throttling;
+    base->tokens = base->throttling.max_tokens;
+    base->call_buffer_bytes = opts->call_buffer_bytes ? opts->call_buffer_bytes : 256u << 10;
+    base->buffer_bytes = opts->buffer_bytes ? opts->buffer_bytes : 16u << 20;
     base->compress_min_bytes = opts->compress_min_bytes ? opts->compress_min_bytes : 1024;
     host->attempt_time = or_default(opts->connect_timeout_ms, 20000) * NANOSECONDS_PER_MS;
     host->backoff =
@@ -540,7 +548,10 @@ int pk_channel_new(pk_channel **ret_channel, pk_loop *loop, const char *target,
         channel->base.scheme = (pk_slice) PK_SLICE("https");
         channel->host.tls.credentials = pk_channel_credentials_ref(opts.credentials);
     }
-    int r = pk_balancer_init(&channel->balancer, &channel->host, opts.load_balancing);
+    const char *policy = opts.load_balancing;
+    if (!policy && opts.service_config)
+        policy = opts.service_config->load_balancing;
+    int r = pk_balancer_init(&channel->balancer, &channel->host, policy);
     apply(channel, &opts);
     if (r == 0)
         r = copy_texts(channel, target, &opts);

@@ -277,6 +277,7 @@ static void tell_cancelled(struct http2_exchange *one, const pk_status *why)
         return;
     one->cancelled = true;
     one->exchange.unprocessed = !one->all->session.server && unprocessed(one);
+    one->exchange.unsent = one->exchange.unprocessed && !one->stream.head_left;
     if (one->exchange.events->on_cancelled)
         one->exchange.events->on_cancelled(&one->exchange, why);
 }

@@ -483,6 +483,8 @@ int pk_channel_new_in_process(pk_channel **ret_channel, pk_router *router)
                  .scheme = PK_SLICE("http"),
                  .authority = PK_SLICE("in-process"),
                  .compress_min_bytes = 1024,
+                 .call_buffer_bytes = 256u << 10,
+                 .buffer_bytes = 16u << 20,
                  .state = PK_CHANNEL_READY,
                  .references = 1},
         .router = router,

@@ -229,7 +229,7 @@ static void set_path(pk_client_call *client, const char *path)
     method->path_length = strlen(path);
     method->path = call->path = pk_arena_copy(&call->scope.arena, path, method->path_length);
     call->method = method;
-    client->policy = pk_retry_policy_of(client->channel, path);
+    pk_client_configure(client, path);
     if (path[0] != '/' || strpbrk(path, " \t\r\n"))
         pk_client_spoil(client, &PK_STATUS(PK_INTERNAL, "the path of a call starts with /"));
 }

@@ -51,6 +51,7 @@ pk_future pk_call_generic(pk_channel *channel, const char *path, pk_slice reques
     method->path_length = strlen(path);
     method->path = call->path = pk_arena_copy(&call->scope.arena, path, method->path_length);
     call->method = method;
+    pk_client_configure(client, path);
     if (path[0] != '/' || strpbrk(path, " \t\r\n"))
         pk_client_spoil(client, &PK_STATUS(PK_INTERNAL, "the path of a call starts with /"));
     return start(client, &request);

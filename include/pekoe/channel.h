@@ -17,6 +17,7 @@
 #include <pekoe/call.h>
 #include <pekoe/interceptor.h>
 #include <pekoe/loop.h>
+#include <pekoe/service_config.h>
 #include <pekoe/tls.h>
 
 PK_BEGIN_DECLS
@@ -26,24 +27,37 @@ typedef struct pk_channel pk_channel;
 /*
  * Which calls are tried again when they fail, and how. Source: gRFC A6, "Retry Policy". An attempt
  * that fails is repeated only before the response's headers have come and while all that was written
- * is at hand (256 KiB at most). The deadline of the call holds for all attempts together. A server
- * may say in grpc-retry-pushback-ms when to come again, or that it wants no more.
+ * is at hand (see call_buffer_bytes). The deadline of the call holds for all attempts together. A
+ * server may say in grpc-retry-pushback-ms when to come again, or that it wants no more.
  */
 typedef struct pk_retry_policy {
     const char *method;          /* "/demo.Greeter/SayHello", "/demo.Greeter/" for all of a service,
                                     NULL for all */
     unsigned max_attempts;       /* the first one included; 2 to 5, more count as 5 */
-    uint32_t initial_backoff_ms; /* a pause is random, up to this for the first repetition */
+    uint32_t initial_backoff_ms; /* the first pause, give or take 20 % */
     uint32_t max_backoff_ms;
-    double backoff_multiplier; /* of that bound, with each repetition */
+    double backoff_multiplier; /* of the pause, with each repetition */
     uint32_t codes;            /* PK_CODE_BIT of those that are tried again */
 } pk_retry_policy;
+
+/*
+ * Which calls are sent several times at once, for methods that may run more than once. Source: gRFC
+ * A6, "Hedging Policy". The first attempt whose response begins, or that fails with a code that is
+ * not among `codes`, is the call's, and the others are cancelled. One that fails with a code of
+ * these brings the next forward. The deadline, the buffers and the server's word hold as for retries.
+ */
+typedef struct pk_hedging_policy {
+    const char *method;    /* as in a pk_retry_policy */
+    unsigned max_attempts; /* the first one included; 2 to 5, more count as 5 */
+    uint32_t delay_ms;     /* between two attempts; 0: all at once */
+    uint32_t codes;        /* PK_CODE_BIT of those that do not end the call */
+} pk_hedging_policy;
 
 #define PK_CODE_BIT(code) (1u << (code))
 
 /*
- * No call is repeated while too many fail: there are `max_tokens` at first, a failure takes one, a
- * success gives `token_ratio` back, and repeating needs more than half of them.
+ * No call is repeated or hedged while too many fail: there are `max_tokens` at first, a failure that
+ * a policy names takes one, a success gives `token_ratio` back, and half of them must be there.
  */
 typedef struct pk_retry_throttling {
     double max_tokens;
@@ -79,7 +93,22 @@ typedef struct pk_channel_opts {
     const pk_retry_policy *retry_policies;
     size_t retry_policy_count;
     pk_retry_throttling retry_throttling; /* max_tokens 0: none */
-    uint32_t header_bytes;                /* of a response's metadata (RFC 9113 6.5.2); 64 KiB */
+    /* Likewise, for methods that no retry policy names. */
+    const pk_hedging_policy *hedging_policies;
+    size_t hedging_policy_count;
+    /*
+     * What was not said here is taken from it, method by method: policies, throttling, load
+     * balancing; its timeouts and limits hold besides a call's and the channel's own. Borrowed as
+     * long as the channel; none.
+     */
+    const pk_service_config *service_config;
+    /*
+     * Bytes that were written and are kept so that they can be sent again: of a call (256 KiB), and
+     * of all calls of the channel (16 MiB). A call that goes beyond is sent once.
+     */
+    size_t call_buffer_bytes;
+    size_t buffer_bytes;
+    uint32_t header_bytes; /* of a response's metadata (RFC 9113 6.5.2); 64 KiB */
     /*
      * "pick_first" (the default): one connection, to the first address that answers. "round_robin":
      * a connection to each address, and calls go to those that are ready in turn.

@@ -14,6 +14,7 @@
 #include <pekoe/raw.h>
 #include <pekoe/server.h>
 #include <pekoe/service.h>
+#include <pekoe/service_config.h>
 #include <pekoe/status.h>
 #include <pekoe/stream.h>
 #include <pekoe/tls.h>

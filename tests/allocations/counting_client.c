@@ -138,13 +138,24 @@ int main(void)
         pk_server_listen(server, "127.0.0.1:0", &bound) < 0 ||
         pk_channel_new(&channel, loop, bound, NULL) < 0)
         return 1;
-    puts("1..3");
+    puts("1..4");
     check(1, "2,000 unary calls, 100 at once", unary_round);
     check(2, "2,000 compressed calls, 100 at once", compressed_round);
     in = helloworld_greeter_stream_hellos(channel, &out, NULL);
     check(3, "2,000 messages each way on a stream", streamed_round);
     pk_writer_unref(out);
     pk_reader_unref(in);
+    pk_channel_free(channel);
+    /* The same server under two addresses: every other call goes to each. */
+    const char *other;
+    char target[200];
+    if (pk_server_listen(server, "127.0.0.1:0", &other) < 0)
+        return 1;
+    snprintf(target, sizeof target, "ipv4:%s,%s", bound, other);
+    if (pk_channel_new(&channel, loop, target, PK_CHANNEL_OPTS(.load_balancing = "round_robin")) <
+        0)
+        return 1;
+    check(4, "2,000 unary calls over two connections by round_robin", unary_round);
     pk_channel_free(channel);
     pk_server_free(server);
     pk_loop_free(loop);

@@ -16,8 +16,8 @@
 #include <string.h>
 
 static struct {
-    const char *target, *dns;
-    size_t calls, parallel, timeout, size, pause, keepalive, idle;
+    const char *target, *dns, *config;
+    size_t calls, parallel, timeout, size, pause, keepalive, idle, call_buffer, buffer;
     bool stream, wait_for_ready, retry, throttle, round_robin;
 } options = {.calls = 1, .parallel = 1, .timeout = 5000};
 
@@ -155,27 +155,41 @@ int main(int argc, char **argv)
             options.keepalive = number(argv[++i]);
         else if (strcmp(name, "--idle") == 0)
             options.idle = number(argv[++i]);
+        else if (strcmp(name, "--config") == 0)
+            options.config = argv[++i];
+        else if (strcmp(name, "--call-buffer") == 0)
+            options.call_buffer = number(argv[++i]);
+        else if (strcmp(name, "--buffer") == 0)
+            options.buffer = number(argv[++i]);
         else if (strcmp(name, "--pause") == 0)
             options.pause = number(argv[++i]);
         else
             return fprintf(stderr, "caller: what is %s %s?\n", name, value ? value : ""), 2;
     }
+    pk_service_config *config = NULL;
+    char problem[200];
+    if (options.config &&
+        pk_service_config_new(&config, options.config, problem, sizeof problem) < 0)
+        return fprintf(stderr, "caller: %s\n", problem), 2;
     if (pk_loop_new(&loop, NULL) < 0 || !options.target ||
-        pk_channel_new(&channel, loop, options.target,
-                       PK_CHANNEL_OPTS(.backoff_initial_ms = 50, .backoff_max_ms = 200,
-                                       .dns_servers = options.dns,
-                                       .load_balancing = options.round_robin ? "round_robin" : NULL,
-                                       .keepalive_ms = (uint32_t) options.keepalive,
-                                       .keepalive_timeout_ms = 1000,
-                                       .idle_timeout_ms = (uint32_t) options.idle,
-                                       .retry_policies = policies,
-                                       .retry_policy_count = options.retry ? 2 : 0,
-                                       .retry_throttling = {options.throttle ? 10 : 0, 0.1})) < 0)
+        pk_channel_new(
+            &channel, loop, options.target,
+            PK_CHANNEL_OPTS(.backoff_initial_ms = 50, .backoff_max_ms = 200,
+                            .dns_servers = options.dns,
+                            .load_balancing = options.round_robin ? "round_robin" : NULL,
+                            .keepalive_ms = (uint32_t) options.keepalive,
+                            .keepalive_timeout_ms = 1000,
+                            .idle_timeout_ms = (uint32_t) options.idle, .retry_policies = policies,
+                            .retry_policy_count = options.retry ? 2 : 0, .service_config = config,
+                            .call_buffer_bytes = options.call_buffer,
+                            .buffer_bytes = options.buffer,
+                            .retry_throttling = {options.throttle ? 10 : 0, 0.1})) < 0)
         return 2;
     for (size_t i = 0; i < options.parallel; i++)
         start_next();
     pk_loop_run(loop);
     pk_channel_free(channel);
+    pk_service_config_free(config);
     pk_loop_free(loop);
     return 0;
 }
