@@ -63,17 +63,19 @@ static int speak_http1(pk_connection *connection)
     pk_http1 *http1 = pk_memory_get(&host->loop->memory, sizeof *http1);
     if (!http1)
         return PK_ERR_NOMEM;
-    pk_http1_init(http1, &(pk_http1_terms){.loop = host->loop,
-                                           .peer = &connection->peer,
-                                           .acceptor = host->acceptor,
-                                           .output = &connection->output,
-                                           .header_bytes = host->header_bytes,
-                                           .header_bytes_max = host->limits.header_bytes,
-                                           .window = host->limits.stream_window,
-                                           .budget = host->budget,
-                                           .server_bytes = &host->bytes,
-                                           .connection = connection,
-                                           .wanted = on_http1_wanted});
+    pk_http1_init(http1,
+                  &(pk_http1_terms){.loop = host->loop,
+                                    .peer = &connection->peer,
+                                    .acceptor = host->acceptor,
+                                    .output = &connection->output,
+                                    .sealed = connection->tls ? &connection->tls->sealed : NULL,
+                                    .header_bytes = host->header_bytes,
+                                    .header_bytes_max = host->limits.header_bytes,
+                                    .window = host->limits.stream_window,
+                                    .budget = host->budget,
+                                    .server_bytes = &host->bytes,
+                                    .connection = connection,
+                                    .wanted = on_http1_wanted});
     pk_http2_session_done(&connection->exchanges.session);
     connection->http1 = http1;
     return 0;

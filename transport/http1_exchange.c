@@ -235,7 +235,8 @@ static const pk_exchange_ops http1_ops = {
 
 static size_t waiting(const pk_http1 *http1)
 {
-    return http1->held + http1->terms.output->bytes;
+    const pk_output *sealed = http1->terms.sealed;
+    return http1->held + http1->terms.output->bytes + (sealed ? sealed->bytes : 0);
 }
 
 static void count_bytes(pk_http1 *http1)

@@ -27,6 +27,7 @@ typedef struct pk_http1_terms {
     const pk_peer *peer;
     const pk_acceptor *acceptor;
     pk_output *output;            /* the connection's */
+    const pk_output *sealed;      /* what TLS made of it and the socket has not; NULL: none */
     size_t header_bytes;          /* a request's head above it is refused by the acceptor */
     size_t header_bytes_max;      /* and above it with 431 */
     size_t window;                /* bytes of a body that a handler may leave unconsumed */

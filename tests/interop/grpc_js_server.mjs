@@ -1,5 +1,7 @@
 // grpc.testing.TestService on @grpc/grpc-js, replies compressed: grpc_js_server.mjs --listen ADDRESS.
 // It cannot see the compressed flag of a message, so it cannot answer the compression probes.
+import { readFileSync } from 'node:fs';
+
 import grpc from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
 
@@ -60,7 +62,11 @@ server.addService(TestService.service, {
   },
 });
 const address = process.argv[process.argv.indexOf('--listen') + 1];
-server.bindAsync(address, grpc.ServerCredentials.createInsecure(), (error, port) => {
+const folder = process.env.TLS_TEST_DATA; // of certificates; without it there is no TLS
+const credentials = folder ? grpc.ServerCredentials.createSsl(null, [{
+  private_key: readFileSync(`${folder}/server1.key`), cert_chain: readFileSync(`${folder}/server1.pem`),
+}]) : grpc.ServerCredentials.createInsecure();
+server.bindAsync(address, credentials, (error, port) => {
   if (error) throw error;
   console.log(`listening on 127.0.0.1:${port}`);
 });

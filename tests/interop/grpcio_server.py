@@ -4,12 +4,14 @@
 It cannot see the compressed flag of a message, so it cannot answer the compression probes.
 """
 import concurrent.futures
+import pathlib
 import signal
 import sys
 import threading
 
 import grpc
 
+from servers import test_data
 from messages_pb2 import (SimpleRequest, SimpleResponse, StreamingInputCallRequest,
                           StreamingInputCallResponse, StreamingOutputCallRequest,
                           StreamingOutputCallResponse)
@@ -72,6 +74,13 @@ def as_is(message):
     return message
 
 
+def add_port(server, address):
+    if not test_data():
+        return server.add_insecure_port(address)
+    pair = [pathlib.Path(test_data(), 'server1' + end).read_bytes() for end in ('.key', '.pem')]
+    return server.add_secure_port(address, grpc.ssl_server_credentials([tuple(pair)]))
+
+
 def main():
     address = sys.argv[sys.argv.index('--listen') + 1]
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(8),
@@ -88,7 +97,7 @@ def main():
                 streaming_input, StreamingInputCallRequest.FromString, to_bytes),
             'FullDuplexCall': grpc.stream_stream_rpc_method_handler(
                 full_duplex, StreamingOutputCallRequest.FromString, to_bytes)})])
-    port = server.add_insecure_port(address)
+    port = add_port(server, address)
     server.start()
     print(f'listening on 127.0.0.1:{port}', flush=True)
     stop = threading.Event()

@@ -448,9 +448,27 @@ static const char *option(char **argv, int argc, int *at, const char *name)
     return argument[length] == '\0' && *at + 1 < argc ? argv[++*at] : NULL;
 }
 
+/* Whether --name is at argv[*at]: alone, =true, =false, or with one of these behind it. */
+static bool is_flag(char **argv, int argc, int *at, const char *name, bool *ret_on)
+{
+    size_t length = strlen(name);
+    const char *argument = argv[*at], *value = NULL;
+    if (strncmp(argument, name, length) != 0 ||
+        (argument[length] != '\0' && argument[length] != '='))
+        return false;
+    if (argument[length] == '=')
+        value = argument + length + 1;
+    else if (*at + 1 < argc && strncmp(argv[*at + 1], "--", 2) != 0)
+        value = argv[++*at];
+    *ret_on = !value || strcmp(value, "true") == 0;
+    return !value || *ret_on || strcmp(value, "false") == 0;
+}
+
 static const char usage[] =
     "usage: interop-client --server_host HOST --server_port PORT --test_case CASE\n"
-    "CASE is one of gRPC's interop cases, or all.\n";
+    "         [--use_tls=true [--use_test_ca=true --ca_file FILE] [--server_host_override NAME]]\n"
+    "CASE is one of gRPC's interop cases, or all. The test CA is the file's; without it the system's\n"
+    "CAs count.\n";
 
 static bool run_cases(const char *wanted)
 {
@@ -473,6 +491,8 @@ static bool run_cases(const char *wanted)
 int main(int argc, char **argv)
 {
     const char *host = "localhost", *port = NULL, *wanted = "large_unary", *value;
+    const char *ca_file = NULL, *override = NULL;
+    bool use_tls = false, use_test_ca = false;
     for (int i = 1; i < argc; i++) {
         if ((value = option(argv, argc, &i, "--server_host"))) {
             host = value;
@@ -480,23 +500,40 @@ int main(int argc, char **argv)
             port = value;
         } else if ((value = option(argv, argc, &i, "--test_case"))) {
             wanted = value;
-        } else if (!(value = option(argv, argc, &i, "--use_tls")) || strcmp(value, "false") != 0) {
+        } else if ((value = option(argv, argc, &i, "--ca_file"))) {
+            ca_file = value;
+        } else if ((value = option(argv, argc, &i, "--server_host_override"))) {
+            override = value;
+        } else if (!is_flag(argv, argc, &i, "--use_tls", &use_tls) &&
+                   !is_flag(argv, argc, &i, "--use_test_ca", &use_test_ca)) {
             fprintf(stderr, "interop-client: what is %s?\n%s", argv[i], usage);
             return 2;
         }
     }
     char target[300];
-    if (!port) {
+    if (!port || (use_test_ca && !ca_file)) {
         fputs(usage, stderr);
         return 2;
     }
+    pk_channel_credentials *credentials = NULL;
+    char problem[PK_TLS_PROBLEM];
+    if (use_tls &&
+        pk_channel_credentials_new(
+            &credentials, PK_CHANNEL_CREDENTIALS(.server_ca.file = use_test_ca ? ca_file : NULL),
+            problem) < 0) {
+        fprintf(stderr, "interop-client: %s\n", problem);
+        return 2;
+    }
     snprintf(target, sizeof target, strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
-    if (pk_loop_new(&loop, NULL) < 0 || pk_channel_new(&channel, loop, target, NULL) < 0) {
+    const pk_channel_opts *opts =
+        PK_CHANNEL_OPTS(.credentials = credentials, .authority = override);
+    if (pk_loop_new(&loop, NULL) < 0 || pk_channel_new(&channel, loop, target, opts) < 0) {
         fprintf(stderr, "interop-client: %s is no address\n", target);
         return 2;
     }
     bool passed = run_cases(wanted);
     pk_channel_free(channel);
     pk_loop_free(loop);
+    pk_channel_credentials_unref(credentials);
     return passed ? 0 : 1;
 }

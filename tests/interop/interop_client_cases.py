@@ -8,6 +8,8 @@ import os
 import subprocess
 import sys
 
+from servers import test_data
+
 CASES = ['empty_unary', 'large_unary', 'client_compressed_unary', 'server_compressed_unary',
          'client_streaming', 'client_compressed_streaming', 'server_streaming',
          'server_compressed_streaming', 'ping_pong', 'empty_stream', 'cancel_after_begin',
@@ -18,12 +20,14 @@ CASES = ['empty_unary', 'large_unary', 'client_compressed_unary', 'server_compre
 
 def main():
     host, port = sys.argv[1].rsplit(':', 1)
+    tls = ['--use_tls=true', '--use_test_ca=true', '--ca_file', test_data() + '/ca.pem',
+           '--server_host_override', 'foo.test.google.fr'] if test_data() else []
     lacking = os.environ.get('LACKING', '').split(',')
     cases = [case for case in CASES if case not in lacking]
     failures = 0
     for number, case in enumerate(cases, 1):
         run = subprocess.run([os.environ['INTEROP_CLIENT'], '--server_host', host,
-                              '--server_port', port, '--test_case', case],
+                              '--server_port', port, '--test_case', case, *tls],
                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
                              check=False)
         right = run.returncode == 0 and f'OK: {case}' in run.stdout

@@ -282,7 +282,7 @@ static void on_term(struct ev_loop *ev, ev_signal *watcher, int events)
     ev_signal_stop(ev, watcher);
 }
 
-static int serve(const char *address)
+static int serve(const char *address, pk_server_credentials *credentials)
 {
     pk_loop *loop = NULL;
     pk_server *server = NULL;
@@ -292,7 +292,9 @@ static int serve(const char *address)
         r = pk_server_new(&server, loop, NULL);
     if (r == 0)
         r = grpc_testing_test_service_serve(server, &test_service, NULL);
-    if (r == 0)
+    if (r == 0 && credentials)
+        r = pk_server_listen_tls(server, address, credentials, &bound);
+    else if (r == 0)
         r = pk_server_listen(server, address, &bound);
     if (r < 0) {
         fprintf(stderr, "interop-server: %s: %s\n", address,
@@ -323,21 +325,46 @@ static const char *option(char **argv, int argc, int *at, const char *name)
     return argument[length] == '\0' && *at + 1 < argc ? argv[++*at] : NULL;
 }
 
-static const char usage[] = "usage: interop-server --port PORT [--use_tls false]\n"
-                            "       interop-server --listen ADDRESS\n"
-                            "  PORT is one of 127.0.0.1; 0 lets the system choose\n";
+/* Whether --name is at argv[*at]: alone, =true, =false, or with one of these behind it. */
+static bool is_flag(char **argv, int argc, int *at, const char *name, bool *ret_on)
+{
+    size_t length = strlen(name);
+    const char *argument = argv[*at], *value = NULL;
+    if (strncmp(argument, name, length) != 0 ||
+        (argument[length] != '\0' && argument[length] != '='))
+        return false;
+    if (argument[length] == '=')
+        value = argument + length + 1;
+    else if (*at + 1 < argc && strncmp(argv[*at + 1], "--", 2) != 0)
+        value = argv[++*at];
+    *ret_on = !value || strcmp(value, "true") == 0;
+    return !value || *ret_on || strcmp(value, "false") == 0;
+}
+
+static const char usage[] =
+    "usage: interop-server --port PORT [--use_tls=true --tls_cert_file FILE --tls_key_file FILE]\n"
+    "       interop-server --listen ADDRESS [...]\n"
+    "  PORT is one of 127.0.0.1; 0 lets the system choose\n";
 
 int main(int argc, char **argv)
 {
-    char local[64] = "";
+    char local[64] = "", problem[PK_TLS_PROBLEM];
     const char *address = NULL, *value;
+    const pk_pem none = {NULL, NULL};
+    pk_pem certificate = none, key = none;
+    pk_server_credentials *credentials = NULL;
+    bool use_tls = false;
     for (int i = 1; i < argc; i++) {
         if ((value = option(argv, argc, &i, "--port"))) {
             snprintf(local, sizeof local, "127.0.0.1:%s", value);
             address = local;
         } else if ((value = option(argv, argc, &i, "--listen"))) {
             address = value;
-        } else if (!(value = option(argv, argc, &i, "--use_tls")) || strcmp(value, "false") != 0) {
+        } else if ((value = option(argv, argc, &i, "--tls_cert_file"))) {
+            certificate.file = value;
+        } else if ((value = option(argv, argc, &i, "--tls_key_file"))) {
+            key.file = value;
+        } else if (!is_flag(argv, argc, &i, "--use_tls", &use_tls)) {
             fputs(usage, stderr);
             return 2;
         }
@@ -346,5 +373,13 @@ int main(int argc, char **argv)
         fputs(usage, stderr);
         return 2;
     }
-    return serve(address);
+    if (use_tls && pk_server_credentials_new(
+                       &credentials, PK_SERVER_CREDENTIALS(.certificate = certificate, .key = key),
+                       problem) < 0) {
+        fprintf(stderr, "interop-server: %s\n", problem);
+        return 2;
+    }
+    int failed = serve(address, credentials);
+    pk_server_credentials_unref(credentials);
+    return failed;
 }

@@ -6,6 +6,8 @@ TAP on stdout. The cases are those of gRPC's doc/interop-test-descriptions.md th
 import subprocess
 import sys
 
+from servers import test_data
+
 CASES = ['empty_unary', 'large_unary', 'client_compressed_unary', 'client_streaming',
          'client_compressed_streaming', 'server_streaming', 'ping_pong', 'empty_stream',
          'timeout_on_sleeping_server', 'cancel_after_begin', 'cancel_after_first_response',
@@ -29,10 +31,12 @@ def main():
         print('1..0 # SKIP ruby-grpc is not installed (./dev setup installs it)')
         return 0
     host, port = sys.argv[1].rsplit(':', 1)
+    tls = ['--use_tls', 'true', '--use_test_ca', 'true', '--server_host_override',
+           'foo.test.google.fr'] if test_data() else []
     failures = 0
     for number, case in enumerate(CASES, 1):
         run = subprocess.run(['ruby', program, '--server_host', host, '--server_port', port,
-                              '--test_case', case], stdin=subprocess.DEVNULL, capture_output=True,
+                              '--test_case', case, *tls], stdin=subprocess.DEVNULL, capture_output=True,
                              text=True, timeout=60, check=False)
         right = run.returncode == 0 and f'OK: {case}' in run.stdout
         failures += not right

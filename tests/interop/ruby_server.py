@@ -13,6 +13,8 @@ import sys
 import tempfile
 import time
 
+from servers import test_data
+
 
 def main():
     gem = subprocess.run(['ruby', '-e', 'puts Gem::Specification.find_by_name("grpc").gem_dir'],
@@ -22,10 +24,12 @@ def main():
         port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(gem + '/src/ruby/pb', folder + '/pb')
+        shutil.copytree(gem + '/src/ruby/spec/testdata', folder + '/spec/testdata')
         program = pathlib.Path(folder, 'pb/test/server.rb')
         program.write_text(program.read_text().replace('0.0.0.0:', '127.0.0.1:'))
         server = subprocess.Popen(['ruby', '-I' + gem + '/src/ruby/lib', str(program), '--port',
-                                   str(port)], stdin=subprocess.DEVNULL,
+                                   str(port), *(['--use_tls', 'true'] if test_data() else [])],
+                                  stdin=subprocess.DEVNULL,
                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         signal.signal(signal.SIGTERM, lambda *_: server.kill())
         for _ in range(200):

@@ -4,7 +4,7 @@
 usage: run.py CLIENT SERVER [SERVER'S ARGUMENT...]
 
 CLIENT is a .py or .mjs file of this folder, SERVER a program or a python file. The client's TAP is passed on, with one more test: the server
-ends gracefully when asked to.
+ends gracefully when asked to. With TLS_TEST_DATA (see servers.py) all of it goes over TLS.
 """
 import pathlib
 import re
@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 
-from servers import Server
+from servers import Server, test_data
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -35,7 +35,12 @@ def main():
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     command = sys.argv[2:]
-    server = Server([sys.executable, *command] if command[0].endswith('.py') else command)
+    if command[0].endswith('.py'):
+        command = [sys.executable, *command]
+    elif test_data():
+        command += ['--use_tls=true', '--tls_cert_file', test_data() + '/server1.pem',
+                    '--tls_key_file', test_data() + '/server1.key']
+    server = Server(command)
     run = subprocess.run(client_command(client, server.address), stdin=subprocess.DEVNULL,
                          stdout=subprocess.PIPE, text=True, check=False)
     code = server.stop()

@@ -1,8 +1,22 @@
 """Starts a server for a test and ends it again. Used by the tests here and by the demo."""
+import os
 import re
 import signal
 import subprocess
 import threading
+
+
+def test_data():
+    """The folder of ca.pem, server1.pem and server1.key for a test over TLS; None: without TLS.
+
+    TLS_TEST_DATA names it; `ruby` is the one with gRPC's own test CA, which ruby-grpc brings along.
+    """
+    folder = os.environ.get('TLS_TEST_DATA')
+    if folder != 'ruby':
+        return folder
+    run = subprocess.run(['ruby', '-e', 'puts Gem::Specification.find_by_name("grpc").gem_dir'],
+                         capture_output=True, text=True, check=True)
+    return run.stdout.strip() + '/src/ruby/spec/testdata'
 
 
 class Server:

@@ -1,6 +1,7 @@
 // @grpc/grpc-js drives all streaming styles of the official test service, of which Debian's
 // grpc-proto has the schema: streams_grpc_js_client.mjs ADDRESS. TAP on stdout.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import grpc from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
@@ -11,8 +12,12 @@ const definition = loadSync('grpc/testing/test.proto', {
   defaults: true, includeDirs: ['/usr/share/grpc-proto'],
 });
 const { TestService } = grpc.loadPackageDefinition(definition).grpc.testing;
-const client = new TestService(address, grpc.credentials.createInsecure(), {
+const folder = process.env.TLS_TEST_DATA; // of certificates; without it there is no TLS
+const client = new TestService(address, folder
+  ? grpc.credentials.createSsl(readFileSync(`${folder}/ca.pem`))
+  : grpc.credentials.createInsecure(), {
   'grpc.enable_http_proxy': 0,
+  ...(folder && { 'grpc.ssl_target_name_override': 'foo.test.google.fr' }),
 });
 
 const SENT = [27182, 8, 1828, 45904];

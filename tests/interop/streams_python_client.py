@@ -3,6 +3,7 @@
 
 streams_python_client.py ADDRESS, where interop-server listens. TAP on stdout.
 """
+import pathlib
 import queue
 import sys
 import threading
@@ -11,6 +12,7 @@ import traceback
 
 import grpc
 
+from servers import test_data
 import messages_pb2 as pb
 
 SERVICE = '/grpc.testing.TestService/'
@@ -19,9 +21,18 @@ WANTED = [31415, 9, 2653, 58979]
 MEGABYTE = 1_000_000
 
 
+def open_channel(address):
+    options = [('grpc.enable_http_proxy', 0)]
+    if not test_data():
+        return grpc.insecure_channel(address, options=options)
+    options.append(('grpc.ssl_target_name_override', 'foo.test.google.fr'))
+    root = pathlib.Path(test_data(), 'ca.pem').read_bytes()
+    return grpc.secure_channel(address, grpc.ssl_channel_credentials(root), options=options)
+
+
 class Client:
     def __init__(self, address):
-        self.channel = grpc.insecure_channel(address, options=[('grpc.enable_http_proxy', 0)])
+        self.channel = open_channel(address)
         request, response = pb.StreamingOutputCallRequest, pb.StreamingOutputCallResponse
         self.down = self.channel.unary_stream(
             SERVICE + 'StreamingOutputCall', request.SerializeToString, response.FromString)

@@ -5,7 +5,7 @@
  *     make-certificates FOLDER
  *
  * writes NAME.pem and NAME.key there: ca and other-ca; and, issued by ca unless said otherwise,
- * server (localhost, 127.0.0.1, ::1, *.test.google.fr), chain (by an intermediate, which follows it
+ * server and server1 (localhost, 127.0.0.1, ::1, *.test.google.fr), chain (by an intermediate, which follows it
  * in the file), elsewhere (another name), expired, early (not valid yet), stranger (by other-ca),
  * self (by itself), client, client-of-other (by other-ca); and client.encrypted.key, client's key with
  * the password "sesame".
@@ -119,6 +119,7 @@ int main(int argc, char **argv)
     struct pair other = make("other-ca", NULL, true, NULL, -DAY, TEN_YEARS);
     struct pair middle = make("intermediate", &ca, true, NULL, -DAY, TEN_YEARS);
     give_back(make("server", &ca, false, SERVER_NAMES, -DAY, TEN_YEARS));
+    give_back(make("server1", &ca, false, SERVER_NAMES, -DAY, TEN_YEARS));
     give_back(make("chain", &middle, false, SERVER_NAMES, -DAY, TEN_YEARS));
     give_back(make("elsewhere", &ca, false, "DNS:elsewhere.example,IP:192.0.2.1", -DAY, TEN_YEARS));
     give_back(make("expired", &ca, false, SERVER_NAMES, -2 * DAY, -DAY));
