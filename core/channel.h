@@ -59,8 +59,10 @@ typedef struct pk_channel_ops {
 struct pk_channel {
     const pk_channel_ops *ops;
     pk_loop *loop;
-    pk_slice scheme;    /* "http" */
-    pk_slice authority; /* "example.org:443" */
+    pk_slice scheme;                             /* "http", "https" */
+    bool secure;                                 /* nobody on the way reads what is sent */
+    const pk_call_credentials *call_credentials; /* of all calls; NULL: none */
+    pk_slice authority;                          /* "example.org:443" */
     pk_slice user_agent;
     size_t receive_limit;      /* bytes of one message; 0: the default */
     size_t send_limit;         /* 0: none */

@@ -476,6 +476,15 @@ static void apply(pk_client_call *client, const pk_call_opts *opts)
         const char *copy = pk_arena_copy(&client->call.scope.arena, opts->authority, length);
         client->authority = (pk_slice){(const uint8_t *) copy, length};
     }
+    if (opts->credentials) {
+        client->credentials_left = 2;
+        client->credentials = pk_arena_try(&client->call.scope.arena, sizeof *client->credentials);
+        if (client->credentials)
+            memcpy((void *) (uintptr_t) client->credentials, opts->credentials,
+                   sizeof *client->credentials);
+        else
+            pk_client_spoil(client, &pk_status_no_memory);
+    }
     set_deadline(client, opts);
     if (opts->parent)
         adopt(client, opts->parent);
@@ -550,6 +559,8 @@ pk_client_call *pk_client_call_new(pk_channel *channel, const pk_method *method,
     client->half_closed = false;
     client->over = false;
     client->chain = NULL;
+    client->credentials_left = channel->call_credentials ? 2 : 0;
+    client->credentials = NULL;
     client->policy = NULL;
     client->hedging = NULL;
     client->hedges = NULL;
@@ -579,7 +590,9 @@ void pk_client_start(pk_client_call *client)
         pk_client_end(client, &why);
         return;
     }
-    if (PK_UNLIKELY(client->hedging != NULL))
+    if (PK_UNLIKELY(client->credentials_left > 0))
+        pk_client_ask_credentials(client);
+    else if (PK_UNLIKELY(client->hedging != NULL))
         pk_hedges_start(client);
     else
         client->channel->ops->open(client->channel, &client->opening);

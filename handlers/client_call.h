@@ -69,8 +69,10 @@ struct pk_client_call {
     bool replay;       /* the exchange that closes is to be followed by another */
     bool keeps_fields; /* the program can ask for metadata after the exchange has closed */
     bool released;
-    bool has_parent;            /* which keeps the memory */
-    pk_client_call *next_child; /* of the parent, which holds a pin */
+    uint8_t credentials_left; /* the channel's, the call's own: 2; they are asked once */
+    const pk_call_credentials *credentials; /* its own, in the call; NULL: none */
+    bool has_parent;                        /* which keeps the memory */
+    pk_client_call *next_child;             /* of the parent, which holds a pin */
 };
 
 /*
@@ -92,6 +94,9 @@ void pk_client_end_writing(pk_client_call *client);
 
 /* Encodes and sends the one message of styles that send one; before pk_client_start. */
 void pk_client_send_only(pk_client_call *client, const void *request);
+
+/* Has the credentials of the channel and the call asked, and then pk_client_start go on. */
+void pk_client_ask_credentials(pk_client_call *client);
 
 /* Asks the channel for an exchange; the call may have ended when it returns. */
 void pk_client_start(pk_client_call *client);

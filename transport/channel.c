@@ -424,6 +424,7 @@ static void apply(socket_channel *channel, const pk_channel_opts *opts)
     pk_channel *base = &channel->base;
     pk_subchannel_host *host = &channel->host;
     uint64_t pause = or_default(opts->backoff_initial_ms, 1000) * NANOSECONDS_PER_MS;
+    base->call_credentials = opts->call_credentials;
     base->receive_limit = opts->receive_limit;
     base->send_limit = opts->send_limit;
     base->retry_policies = opts->retry_policies;
@@ -546,6 +547,7 @@ int pk_channel_new(pk_channel **ret_channel, pk_loop *loop, const char *target,
     channel->host.gone = on_gone;
     if (opts.credentials) {
         channel->base.scheme = (pk_slice) PK_SLICE("https");
+        channel->base.secure = true;
         channel->host.tls.credentials = pk_channel_credentials_ref(opts.credentials);
     }
     const char *policy = opts.load_balancing;

@@ -481,6 +481,7 @@ int pk_channel_new_in_process(pk_channel **ret_channel, pk_router *router)
         .base = {.ops = &operations,
                  .loop = loop,
                  .scheme = PK_SLICE("http"),
+                 .secure = true, /* there is no way */
                  .authority = PK_SLICE("in-process"),
                  .compress_min_bytes = 1024,
                  .call_buffer_bytes = 256u << 10,

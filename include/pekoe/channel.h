@@ -64,6 +64,23 @@ typedef struct pk_retry_throttling {
     double token_ratio;
 } pk_retry_throttling;
 
+/*
+ * What tells a server who calls, call by call: a token, for one. The function adds to
+ * pk_call_headers(call); it is asked once for each call, behind the interceptors and before anything
+ * is sent, and what it added goes with each attempt. `audience` is the service that the call is for,
+ * "https://example.org/package.Service", in the call. Done: the call goes on. Failed: it ends with
+ * that status, or with INTERNAL for a code that only servers mean (gRFC A54). Pending: it waits, and
+ * its deadline and cancel hold.
+ *
+ * Without TLS everybody on the way can read and use what is sent: such a call fails with
+ * UNAUTHENTICATED, and the function is not asked, unless `without_tls` is set.
+ */
+typedef struct pk_call_credentials {
+    pk_future (*add)(void *self, pk_call *call, const char *audience);
+    void *self;
+    bool without_tls;
+} pk_call_credentials;
+
 /* In all of them 0 means the default that the comment names. */
 typedef struct pk_channel_opts {
     size_t size;                 /* set by PK_CHANNEL_OPTS */
@@ -125,6 +142,7 @@ typedef struct pk_channel_opts {
      */
     pk_channel_credentials *credentials;
     const char *server_name;
+    const pk_call_credentials *call_credentials; /* of all calls; borrowed as long as the channel */
 } pk_channel_opts;
 
 #define PK_CHANNEL_OPTS(...) (&(pk_channel_opts){.size = sizeof(pk_channel_opts), ##__VA_ARGS__})
@@ -195,6 +213,7 @@ typedef struct pk_call_opts {
     pk_call *parent;
     /* Gets the call, or NULL without memory; owed pk_call_unref. Metadata is kept for it. */
     pk_call **call;
+    const pk_call_credentials *credentials; /* besides the channel's; copied */
 } pk_call_opts;
 
 #define PK_CALL_OPTS(...) (&(pk_call_opts){.size = sizeof(pk_call_opts), ##__VA_ARGS__})

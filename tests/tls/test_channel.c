@@ -357,3 +357,121 @@ Test(tls_channel, gives_up_a_handshake_that_does_not_go_on)
         close_kit(&kit);
     }
 }
+
+/* ---- Credentials of calls ---- */
+
+struct token {
+    const char *value;
+    pk_code fails; /* PK_OK: it is given */
+    bool later;
+    unsigned asked;
+    char audience[128];
+    pk_promise *promise;
+};
+
+static pk_future give(const void *unused, void *arg)
+{
+    return pk_done(NULL);
+}
+
+static pk_future add_token(void *self, pk_call *call, const char *audience)
+{
+    struct token *token = self;
+    token->asked++;
+    snprintf(token->audience, sizeof token->audience, "%s", audience);
+    if (token->fails != PK_OK)
+        return pk_failed(call, token->fails, "no token");
+    cr_assert_eq(pk_metadata_add(pk_call_headers(call), "authorization", token->value), 0);
+    return token->later ? pk_then(pk_sleep(pk_call_scope(call), 5), give, NULL) : pk_done(NULL);
+}
+
+static pk_future tell_tokens(void *self, pk_call *call, pk_slice request)
+{
+    pk_slice *reply = pk_call_new(call, pk_slice, .length = 0);
+    pk_metadata_place place = PK_METADATA_START;
+    pk_slice key, value;
+    char text[256] = "";
+    while (pk_metadata_next(pk_call_metadata(call), "authorization", &place, &key, &value))
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%.*s;", (int) value.length,
+                 (const char *) value.bytes);
+    reply->bytes = (const uint8_t *) pk_call_copy(call, text, strlen(text));
+    reply->length = strlen(text);
+    return pk_done(reply);
+}
+
+static void open_with_tokens(struct kit *kit, bool tls, const pk_call_credentials *all)
+{
+    open_kit(kit, tls ? "server" : NULL, PK_CLIENT_CERTIFICATES_NONE);
+    pk_router_set_generic(pk_server_router(kit->server), tell_tokens, NULL);
+    pk_channel_credentials *credentials = tls ? trusting("ca.pem", NULL) : NULL;
+    cr_assert_eq(
+        pk_channel_new(&kit->channel, kit->loop, kit->bound,
+                       PK_CHANNEL_OPTS(.credentials = credentials, .authority = "localhost:443",
+                                       .call_credentials = all)),
+        0);
+    pk_channel_credentials_unref(credentials);
+}
+
+Test(tls_channel, sends_credentials_of_calls_the_channels_first)
+{
+    for (int later = 0; later < 4; later++) {
+        struct token first = {.value = "one", .later = later & 1};
+        struct token second = {.value = "two", .later = later & 2};
+        pk_call_credentials own = {add_token, &second, false};
+        struct kit kit;
+        pk_code code;
+        open_with_tokens(&kit, true, &(pk_call_credentials){add_token, &first, false});
+        cr_expect_str_eq(call_once(&kit, NULL, &code), "one;");
+        cr_expect_str_eq(call_once(&kit, PK_CALL_OPTS(.credentials = &own), &code), "one;two;");
+        cr_expect_eq(first.asked, 2);
+        cr_expect_eq(second.asked, 1);
+        cr_expect_str_eq(first.audience, "https://localhost/a.B");
+        close_kit(&kit);
+    }
+}
+
+Test(tls_channel, sends_no_credentials_of_calls_without_tls_unless_it_is_told_to)
+{
+    struct token token = {.value = "secret"};
+    struct kit kit;
+    pk_code code;
+    pk_call_credentials credentials = {add_token, &token, false};
+    open_with_tokens(&kit, false, NULL);
+    const char *text = call_once(&kit, PK_CALL_OPTS(.credentials = &credentials), &code);
+    cr_expect_eq(code, PK_UNAUTHENTICATED);
+    cr_expect_str_eq(text, "call credentials are not sent without TLS, unless they are marked "
+                           "without_tls");
+    cr_expect_eq(token.asked, 0);
+    credentials.without_tls = true;
+    text = call_once(&kit, PK_CALL_OPTS(.credentials = &credentials), &code);
+    cr_expect_str_eq(text, "secret;");
+    cr_expect_str_eq(token.audience, "http://localhost/a.B");
+    close_kit(&kit);
+}
+
+Test(tls_channel, ends_calls_whose_credentials_fail_or_do_not_come)
+{
+    static const struct {
+        pk_code given, seen;
+    } cases[] = {{PK_UNAUTHENTICATED, PK_UNAUTHENTICATED},
+                 {PK_UNAVAILABLE, PK_UNAVAILABLE},
+                 {PK_NOT_FOUND, PK_INTERNAL},
+                 {PK_DATA_LOSS, PK_INTERNAL}};
+    struct token token = {.value = "x"};
+    struct kit kit;
+    pk_code code;
+    open_with_tokens(&kit, true, &(pk_call_credentials){add_token, &token, false});
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        token.fails = cases[i].given;
+        cr_expect_str_eq(call_once(&kit, NULL, &code), "no token");
+        cr_expect_eq(code, cases[i].seen);
+    }
+    token.fails = PK_OK;
+    token.later = true;
+    (void) call_once(&kit, PK_CALL_OPTS(.timeout_ms = 1), &code);
+    cr_expect_eq(code, PK_DEADLINE_EXCEEDED);
+    cr_expect_eq(pk_loop_run_until(kit.loop, pk_sleep(pk_loop_scope(kit.loop), 10), NULL).code,
+                 PK_OK);
+    cr_expect_str_eq(call_once(&kit, NULL, &code), "x;");
+    close_kit(&kit);
+}
