@@ -1,18 +1,22 @@
 #!/usr/bin/python3
-"""Starts the greeter and calls it with three clients that know nothing of pekoe.
+"""Starts the greeter and calls it with clients that know nothing of pekoe.
 
-Run by `./dev demo`, which builds everything first. The server stays up afterwards, to be called by
-hand; with --once it is stopped, and the exit code is 0 only if every call was right.
+Run by `./dev demo`, which builds everything first. Three of them speak gRPC; the fourth is a web
+page, which the gateway serves and whose calls it passes on. The servers stay up afterwards, to be
+called by hand; with --once they are stopped, and the exit code is 0 only if every call was right.
 """
 import argparse
 import importlib.util
+import json
 import pathlib
 import re
+import shutil
 import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATH = '/helloworld.Greeter/SayHello'
@@ -119,6 +123,40 @@ class Demo:
         codes = re.search(r'status codes: (\d+) 2xx', run.stdout)
         self.check('answers with HTTP status 200', codes.group(1) if codes else 'none', '10000')
 
+    def page(self, url):
+        """The page is there; headless Chromium or, without it, Node makes its calls."""
+        print(f'\nthe page {url}')
+        for name, kind in (('', 'text/html'), ('page.mjs', 'text/javascript'),
+                           ('style.css', 'text/css')):
+            with urllib.request.urlopen(url + name, timeout=10) as response:
+                self.check('/' + name, response.headers.get_content_type(), kind)
+        if not shutil.which('node'):
+            print('  nothing here can run it: Node is missing')
+            return
+        run = subprocess.run(['node', str(ROOT / 'examples/greeter/page_check.mjs'), url],
+                             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
+                             check=False)
+        for line in run.stdout.splitlines():
+            what, got, wanted = json.loads(line)
+            if wanted is None:
+                print(f'  tried by {got}')
+            else:
+                self.check(what, got, wanted)
+        if run.returncode != 0:
+            self.check('the check of the page', run.stderr.strip()[-600:], '')
+
+
+def start_gateway(server_class, build, upstream, anywhere):
+    """The gateway with the page, on port 8080 unless that is taken or any will do."""
+    command = [str(build / 'gateway/pekoe-gateway'), f'--upstream={upstream}',
+               f'--static={ROOT / "examples/greeter/page"}', '--drain-timeout=2s', '--listen']
+    if not anywhere:
+        try:
+            return server_class([*command, '127.0.0.1:8080'])
+        except RuntimeError:
+            print('the page goes to another port', file=sys.stderr)
+    return server_class([*command, '127.0.0.1:0'])
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -142,17 +180,22 @@ def main():
         return 1
     print(f'{program} listens on {server.address}')
     demo = Demo(server.address)
-    stopped = None
+    gateway, stopped = None, []
     try:
+        gateway = start_gateway(Server, options.build, server.address, options.once)
+        page = f'http://{gateway.address}/'
         with tempfile.TemporaryDirectory() as folder:
             demo.request_file(folder, 'world')
             demo.grpcio(options.build)
             demo.nghttp(folder)
             demo.h2load(folder)
             demo.chat(options.build, Server)
+            demo.page(page)
             if not options.once:
                 print(f'''
-The greeter stays up on {server.address} until you press Ctrl-C. Call it yourself:
+The greeter stays up on {server.address} until you press Ctrl-C. Call it from a page:
+  {page}
+or yourself:
   printf '\\0\\0\\0\\0\\7\\n\\5world' >/tmp/request.grpc
   nghttp --no-dep -v -H 'content-type: application/grpc' -H 'te: trailers' \\
       -d /tmp/request.grpc http://{server.address}{PATH}
@@ -162,10 +205,10 @@ or with any gRPC client and examples/greeter/helloworld.proto.''', flush=True)
     except KeyboardInterrupt:
         pass
     finally:
-        stopped = server.stop()
+        stopped = [one.stop() for one in (gateway, server) if one]
     if options.once:
         print()
-        demo.check('the server, asked to end, ends with', stopped, 0)
+        demo.check('gateway and server, asked to end, end with', stopped, [0, 0])
         print('every call was right' if not demo.wrong else f'{demo.wrong} wrong')
     return 1 if demo.wrong else 0
 

@@ -89,8 +89,10 @@ static pk_future it_keeps_talking(void *self, pk_call *call, pk_reader *in)
 
 /* One server-streaming call. */
 struct letters {
+    pk_call *call;
     pk_writer *out;
-    const char *left; /* of the name */
+    const char *left;  /* of the name */
+    uint64_t pause_ms; /* between letters, for callers that like to watch: metadata pause-ms */
 };
 
 /* The bytes of the first letter of a text in UTF-8. */
@@ -100,6 +102,12 @@ static int letter_length(const char *text)
     while (((unsigned char) text[length] & 0xc0) == 0x80)
         length++;
     return length;
+}
+
+static pk_future pause_letters(const void *unused, void *arg)
+{
+    const struct letters *letters = arg;
+    return pk_sleep(pk_call_scope(letters->call), letters->pause_ms);
 }
 
 /* Writes while there is room; where there is none, comes back when there is. */
@@ -114,13 +122,21 @@ static pk_future greet_letter(const void *unused, void *arg)
     letters->left += length;
     Helloworld__HelloReply reply = HELLOWORLD__HELLO_REPLY__INIT; /* encoded before write returns */
     reply.message = text;
-    return pk_then(helloworld_hello_reply_write(letters->out, &reply), greet_letter, letters);
+    pk_future written = helloworld_hello_reply_write(letters->out, &reply);
+    if (letters->pause_ms > 0)
+        written = pk_then(written, pause_letters, letters);
+    return pk_then(written, greet_letter, letters);
 }
 
 static pk_future it_keeps_replying(void *self, pk_call *call,
                                    const Helloworld__HelloRequest *request, pk_writer *out)
 {
-    return greet_letter(NULL, pk_call_new(call, struct letters, out, request->name));
+    pk_slice pause = pk_metadata_get(pk_call_metadata(call), "pause-ms");
+    struct letters *letters =
+        pk_call_new(call, struct letters, .call = call, .out = out, .left = request->name);
+    if (pause.bytes)
+        letters->pause_ms = strtoul(pk_call_copy(call, pause.bytes, pause.length), NULL, 10);
+    return greet_letter(NULL, letters);
 }
 
 /* One bidirectional call. */
