@@ -1,16 +1,18 @@
 /*
  * The greeter that the peers are compared with: what the rpcs of the example do, and as many replies
- * as the peers send; "large N" asks for N of 1 MB. `peers-greeter --listen ADDRESS`.
+ * as the peers send; "large N" asks for N of 1 MB. `peers-greeter --listen ADDRESS [--threads N]`.
  */
 #include <pekoe/pekoe.h>
 
 #include "helloworld.pekoe.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MESSAGES 1000u
+#define MAX_THREADS 64u
 #define LARGE 1000000u /* bytes of a large reply's text */
 
 static pk_future say_hello(void *self, pk_call *call, const Helloworld__HelloRequest *request)
@@ -103,20 +105,55 @@ static const helloworld_greeter_impl greeter = {
     .stream_hellos = stream_hellos,
 };
 
-int main(int argc, char **argv)
-{
+/* Each thread has a loop and a server of its own; they share the port and nothing else. */
+struct worker {
+    const char *address;
+    bool reuse_port;
     pk_loop *loop;
     pk_server *server;
+};
+
+static const char *open_worker(struct worker *worker)
+{
     const char *bound;
-    if (argc != 3 || pk_loop_new(&loop, NULL) < 0 ||
-        pk_server_new(&server, loop, PK_SERVER_OPTS(.max_streams = 1000)) < 0 ||
-        helloworld_greeter_serve(server, &greeter, NULL) < 0 ||
-        pk_server_listen(server, argv[2], &bound) < 0) {
-        fprintf(stderr, "usage: peers-greeter --listen ADDRESS\n");
+    if (pk_loop_new(&worker->loop, NULL) < 0 ||
+        pk_server_new(&worker->server, worker->loop,
+                      PK_SERVER_OPTS(.max_streams = 1000, .reuse_port = worker->reuse_port)) < 0 ||
+        helloworld_greeter_serve(worker->server, &greeter, NULL) < 0 ||
+        pk_server_listen(worker->server, worker->address, &bound) < 0) {
+        fprintf(stderr, "peers-greeter: cannot listen on %s\n", worker->address);
+        exit(1);
+    }
+    return bound;
+}
+
+static void *run_worker(void *arg)
+{
+    struct worker *worker = arg;
+    open_worker(worker);
+    pk_loop_run(worker->loop);
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    static struct worker workers[MAX_THREADS];
+    static char bound[128];
+    unsigned long threads = argc == 5 ? strtoul(argv[4], NULL, 10) : 1;
+    if ((argc != 3 && argc != 5) || threads < 1 || threads > MAX_THREADS) {
+        fprintf(stderr, "usage: peers-greeter --listen ADDRESS [--threads N]\n");
         return 2;
+    }
+    workers[0] = (struct worker){.address = argv[2], .reuse_port = threads > 1};
+    snprintf(bound, sizeof bound, "%s", open_worker(&workers[0]));
+    for (unsigned long i = 1; i < threads; i++) {
+        pthread_t thread;
+        workers[i] = (struct worker){.address = bound, .reuse_port = true};
+        if (pthread_create(&thread, NULL, run_worker, &workers[i]) != 0)
+            return 1;
     }
     printf("serving on %s\n", bound);
     fflush(stdout);
-    pk_loop_run(loop);
+    pk_loop_run(workers[0].loop);
     return 0;
 }

@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 """Pekoe's greeter beside servers that nobody here wrote, in one interleaved run.
 
-usage: peers.py BUILD [--rounds N] [--quick] [--json FILE]
+usage: peers.py BUILD [--rounds N] [--rows TEXT] [--quick] [--json FILE]
 
 Builds the peers from Debian's packages (libgrpc++-dev), pins each server to CPU 0 and the load to
 CPU 1, and plays the same calls to each in turn. The figure is the server's own CPU time per request
-(user and system, all threads), the median of the rounds; in brackets the spread, as a share of it.
+(user and system, all threads), the median of the rounds; beside it the spread, as a share of it.
+Rows of h2load are played by nghttp2's load generator, which is not ours and slower than the server.
 Ratios are of medians within this run; absolute times move with the machine.
 """
 import argparse
@@ -19,6 +20,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -61,6 +63,11 @@ def build_peers(folder):
     return peers
 
 
+def cpu_seconds(pid):
+    """What a process has used, user and system, all threads, by its CPU clock."""
+    return time.clock_gettime_ns(~pid << 3 | 2) / 1e9
+
+
 class Server:
     def __init__(self, command):
         self.port = free_port()
@@ -90,6 +97,10 @@ class Bench:
         name, connections, streams, requests, path, body, share = row
         if peer not in self.servers or (peer == 'echo floor' and path != UNARY):
             return
+        if name.startswith('h2load'):
+            if peer != 'echo floor':
+                self.run_h2load(peer, row)
+            return
         server = self.servers[peer]
         command = ['taskset', '-c', '1', self.load, '--connect', f'127.0.0.1:{server.port}',
                    '--connections', str(connections), '--streams', str(streams),
@@ -106,6 +117,30 @@ class Bench:
         values['rate'] *= share
         self.results.setdefault(name, {}).setdefault(peer, []).append(values)
 
+    def run_h2load(self, peer, row):
+        name, connections, streams, requests, path, body, _ = row
+        server = self.servers[peer]
+        before = cpu_seconds(server.process.pid)
+        done = subprocess.run(
+            ['taskset', '-c', '1', 'h2load', '-c', str(connections), '-m', str(streams),
+             '-n', str(requests), '-d', self.bodies[body], '-H', 'content-type: application/grpc',
+             '-H', 'te: trailers', f'http://127.0.0.1:{server.port}{path}'],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+        used = cpu_seconds(server.process.pid) - before
+        answered = re.search(r'(\d+) succeeded, 0 failed, 0 errored', done.stdout)
+        rate = re.search(r'finished in .*?, ([\d.]+) req/s', done.stdout)
+        if not answered or int(answered[1]) != requests or not rate:
+            sys.exit(f'{peer}, {name}: {done.stdout}{done.stderr}')
+        values = {'cpu': used / requests * 1e6, 'rate': float(rate[1])}
+        self.results.setdefault(name, {}).setdefault(peer, []).append(values)
+
+
+def middle_of(rounds, key, width, digits):
+    """The median, or a dash where the load generator does not tell."""
+    if any(key not in one for one in rounds):
+        return f'{"-":>{width}}'
+    return f'{statistics.median(one[key] for one in rounds):{width},.{digits}f}'
+
 
 def table(results, peers):
     lines = []
@@ -118,10 +153,10 @@ def table(results, peers):
                 continue
             cpu = [r['cpu'] for r in by_peer[peer]]
             middle = statistics.median(cpu)
-            rest = [statistics.median(r[key] for r in by_peer[peer])
-                    for key in ('rate', 'p50_us', 'p99_us')]
+            rounds = by_peer[peer]
             lines.append(f'  {peer:18}{middle:10.3f}{(max(cpu) - min(cpu)) / middle:8.0%}'
-                         f'{rest[0]:14,.0f}{rest[1]:10.1f}{rest[2]:10.1f}{middle / ours:9.2f}')
+                         f'{middle_of(rounds, "rate", 14, 0)}{middle_of(rounds, "p50_us", 10, 1)}'
+                         f'{middle_of(rounds, "p99_us", 10, 1)}{middle / ours:9.2f}')
     return '\n'.join(lines)
 
 
@@ -129,6 +164,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('build', type=pathlib.Path)
     parser.add_argument('--rounds', type=int, default=5)
+    parser.add_argument('--rows', default='', help='only rows with this text in their names')
     parser.add_argument('--quick', action='store_true', help='a tenth of the requests')
     parser.add_argument('--json', type=pathlib.Path)
     arguments = parser.parse_args()
@@ -137,6 +173,11 @@ def main():
     rows = [('unary, 1 connection, 1 at once', 1, 1, 20000 // scale, UNARY, 'hello', 1),
             ('unary, 10 connections, 10 at once', 10, 10, 200000 // scale, UNARY, 'hello', 1),
             ('unary, 50 connections, 100 at once', 50, 100, 500000 // scale, UNARY, 'hello', 1),
+            ('h2load, unary, 1 connection, 1 at once', 1, 1, 20000 // scale, UNARY, 'hello', 1),
+            ('h2load, unary, 10 connections, 10 at once', 10, 10, 100000 // scale, UNARY, 'hello',
+             1),
+            ('h2load, unary, 50 connections, 100 at once', 50, 100, 200000 // scale, UNARY, 'hello',
+             1),
             ('server stream of 1,000, 1 connection, 10 at once (per message)', 1, 10,
              500 // scale, REPLIES, 'many', STREAM_MESSAGES),
             # Four at once stay within the first 65,535 bytes of window, for the load has no eye on it.
@@ -144,6 +185,9 @@ def main():
              500 // scale, REQUESTS, 'hellos', STREAM_MESSAGES),
             ('both ways, 1,000 each, 1 connection, 4 at once (per pair)', 1, 4,
              500 // scale, ANSWERS, 'hellos', STREAM_MESSAGES)]
+    rows = [row for row in rows if arguments.rows in row[0]]
+    if not rows:
+        sys.exit(f'no row has {arguments.rows!r} in its name')
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         bench = Bench(arguments.build.resolve(), folder)
