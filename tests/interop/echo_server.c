@@ -250,8 +250,25 @@ static void on_term(struct ev_loop *ev, ev_signal *watcher, int events)
 
 int main(int argc, char **argv)
 {
-    if (argc != 3 || strcmp(argv[1], "--listen") != 0) {
-        fprintf(stderr, "usage: echo-server --listen ADDRESS\n");
+    const char *address = NULL;
+    char problem[PK_TLS_PROBLEM];
+    pk_server_credentials_opts *files = PK_SERVER_CREDENTIALS();
+    pk_server_credentials *credentials = NULL;
+    for (int i = 1; i + 1 < argc; i++) {
+        if (strcmp(argv[i], "--listen") == 0)
+            address = argv[i + 1];
+        else if (strcmp(argv[i], "--tls_cert_file") == 0)
+            files->certificate.file = argv[i + 1];
+        else if (strcmp(argv[i], "--tls_key_file") == 0)
+            files->key.file = argv[i + 1];
+    }
+    if (!address) {
+        fprintf(stderr, "usage: echo-server --listen ADDRESS\n"
+                        "       [--use_tls=true --tls_cert_file FILE --tls_key_file FILE]\n");
+        return 2;
+    }
+    if (files->certificate.file && pk_server_credentials_new(&credentials, files, problem) < 0) {
+        fprintf(stderr, "echo-server: %s\n", problem);
         return 2;
     }
     pk_loop *loop = NULL;
@@ -267,10 +284,12 @@ int main(int argc, char **argv)
                                PK_CORS_OPTS(.origins = pages, .exposed = exposed));
     if (r == 0)
         r = helloworld_greeter_serve(server, &greeter, NULL);
-    if (r == 0)
-        r = pk_server_listen(server, argv[2], &bound);
+    if (r == 0 && credentials)
+        r = pk_server_listen_tls(server, address, credentials, &bound);
+    else if (r == 0)
+        r = pk_server_listen(server, address, &bound);
     if (r < 0) {
-        fprintf(stderr, "echo-server: %s: %s\n", argv[2],
+        fprintf(stderr, "echo-server: %s: %s\n", address,
                 r == PK_ERR_SYSTEM ? strerror(errno) : pk_error_text(r));
         return 1;
     }
@@ -283,6 +302,7 @@ int main(int argc, char **argv)
     pk_loop_run(loop);
     pk_server_free(server);
     pk_loop_free(loop);
+    pk_server_credentials_unref(credentials);
     free_named();
     return 0;
 }

@@ -1,12 +1,16 @@
 // @grpc/grpc-js against the server of greeter_cases.md: grpc_js_client.mjs ADDRESS PROTO.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import grpc from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
 import { done, test } from './tap.mjs';
 
 const [address, proto] = process.argv.slice(2);
 const { helloworld } = grpc.loadPackageDefinition(loadSync(proto));
-const client = new helloworld.Greeter(address, grpc.credentials.createInsecure(), {
+const folder = process.env.TLS_TEST_DATA; // of certificates; without it there is no TLS
+const client = new helloworld.Greeter(address, folder
+  ? grpc.credentials.createSsl(readFileSync(`${folder}/ca.pem`))
+  : grpc.credentials.createInsecure(), {
   'grpc.enable_http_proxy': 0,
   'grpc.max_receive_message_length': -1,
 });

@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 """python3-grpcio against the server of greeter_cases.md: python_client.py ADDRESS. TAP on stdout."""
+import pathlib
 import sys
 import time
 import traceback
 
 import grpc
 
+from servers import test_data
 from helloworld_pb2 import HelloReply, HelloRequest
 
 INITIAL = 'x-grpc-test-echo-initial'
@@ -14,8 +16,13 @@ TRAILING = 'x-grpc-test-echo-trailing-bin'
 
 class Client:
     def __init__(self, address):
-        self.channel = grpc.insecure_channel(address, options=[
-            ('grpc.max_receive_message_length', -1), ('grpc.enable_http_proxy', 0)])
+        options = [('grpc.max_receive_message_length', -1), ('grpc.enable_http_proxy', 0)]
+        if test_data():
+            root = pathlib.Path(test_data(), 'ca.pem').read_bytes()
+            self.channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(root),
+                                               options=options)
+        else:
+            self.channel = grpc.insecure_channel(address, options=options)
         self.say_hello = self.method('/helloworld.Greeter/SayHello')
 
     def method(self, path):

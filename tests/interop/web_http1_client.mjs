@@ -1,8 +1,9 @@
 // gRPC-Web over HTTP/1.1 by clients as they are: npm's grpc-web (XMLHttpRequest, by xhr2) and
 // @protobuf-ts/grpcweb-transport (fetch, Node's own), text and binary; then requests that are no
-// calls, by node:http: web_http1_client.mjs ADDRESS.
+// calls, by node:http (with TLS_TEST_DATA node:https): web_http1_client.mjs ADDRESS.
 import assert from 'node:assert/strict';
-import http from 'node:http';
+import plainHttp from 'node:http';
+import https from 'node:https';
 import { GrpcWebFetchTransport } from '@protobuf-ts/grpcweb-transport';
 import { MessageType, ScalarType } from '@protobuf-ts/runtime';
 import { RpcError, ServiceType, stackIntercept } from '@protobuf-ts/runtime-rpc';
@@ -13,7 +14,9 @@ import { done, test } from './tap.mjs';
 globalThis.XMLHttpRequest = XMLHttpRequest;
 
 const [address] = process.argv.slice(2);
-const origin = `http://${address}`;
+// Over TLS the CA is NODE_EXTRA_CA_CERTS.
+const http = process.env.TLS_TEST_DATA ? https : plainHttp;
+const origin = `${process.env.TLS_TEST_DATA ? 'https' : 'http'}://${address}`;
 
 const HelloRequest = new MessageType('helloworld.HelloRequest',
   [{ no: 1, name: 'name', kind: 'scalar', T: ScalarType.STRING }]);
