@@ -3,7 +3,7 @@
 
 usage: chain.py GATEWAY [GATEWAY'S FLAG...] -- UPSTREAM [ITS ARGUMENT...] --listen ADDRESS
 
-UPSTREAM is a program or a python file. Prints where the gateway listens; on SIGTERM the gateway is
+UPSTREAM is a program, a python file or a module for Node. Prints where the gateway listens; on SIGTERM the gateway is
 asked to end first, and its exit code is this program's.
 """
 import pathlib
@@ -23,8 +23,8 @@ def main():
     del arguments[at:at + 2]
     split = arguments.index('--')
     gateway, upstream = arguments[:split], arguments[split + 1:]
-    if upstream[0].endswith('.py'):
-        upstream = [sys.executable, *upstream]
+    interpreters = {'.py': [sys.executable], '.mjs': ['node']}
+    upstream = interpreters.get(pathlib.Path(upstream[0]).suffix, []) + upstream
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     behind = Server(upstream)
