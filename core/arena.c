@@ -115,20 +115,14 @@ char *pk_arena_copy(pk_arena *arena, const void *bytes, size_t length)
 
 char *pk_arena_vprintf(pk_arena *arena, const char *format, va_list arguments)
 {
-    va_list again;
-    va_copy(again, arguments);
     /* Most texts fit into what is left of the block: print there first. */
     size_t left = (size_t) (arena->end - arena->at);
     int length = pk_print((char *) arena->at, left, format, arguments);
-    char *text;
-    if (length < 0) {
-        text = pk_arena_copy(arena, "", 0);
-    } else {
-        text = pk_arena_get(arena, (size_t) length + 1);
-        if (text && (size_t) length >= left)
-            pk_print(text, (size_t) length + 1, format, again);
-    }
-    va_end(again);
+    if (PK_UNLIKELY(length < 0))
+        return pk_arena_copy(arena, "", 0);
+    char *text = pk_arena_get(arena, (size_t) length + 1);
+    if (PK_UNLIKELY((size_t) length >= left) && text)
+        pk_print(text, (size_t) length + 1, format, arguments);
     return text;
 }
 

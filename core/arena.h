@@ -50,6 +50,13 @@ void pk_arena_reset(pk_arena *arena);
 /* Gives everything back. The arena may be used again. */
 void pk_arena_done(pk_arena *arena);
 
+/* The same for one whose struct goes as well: it must not be used again. */
+static inline void pk_arena_end(pk_arena *arena)
+{
+    if (PK_UNLIKELY(arena->blocks != NULL))
+        pk_arena_done(arena);
+}
+
 /* The slow path of pk_arena_try: takes a new block. NULL when memory runs out. */
 void *pk_arena_grow(pk_arena *arena, size_t size);
 

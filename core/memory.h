@@ -58,7 +58,7 @@ PK_NODISCARD int pk_memory_init(pk_memory *memory, const pk_allocator *allocator
 void pk_memory_done(pk_memory *memory);
 
 /* The class of a size up to PK_MEMORY_LARGEST. */
-static inline unsigned pk_memory_class(size_t size)
+PK_INLINE unsigned pk_memory_class(size_t size)
 {
     unsigned long below = size > 0 ? size - 1 : 0;
     if (below < 64)
@@ -68,7 +68,7 @@ static inline unsigned pk_memory_class(size_t size)
 }
 
 /* Bytes of a block of a class. */
-static inline size_t pk_memory_class_bytes(unsigned class)
+PK_INLINE size_t pk_memory_class_bytes(unsigned class)
 {
     return class < 4 ? (size_t) 16 * (class + 1) : (size_t) (5 + class % 4) << (class / 4 + 3);
 }
@@ -77,8 +77,11 @@ static inline size_t pk_memory_class_bytes(unsigned class)
 void *pk_memory_allocate(pk_memory *memory, size_t size);
 void pk_memory_release(pk_memory *memory, void *block);
 
-/* At least `size` bytes, 16-byte aligned, contents undefined; NULL when memory runs out. */
-static inline void *pk_memory_get(pk_memory *memory, size_t size)
+/*
+ * At least `size` bytes, 16-byte aligned, contents undefined; NULL when memory runs out. Always
+ * inlined: of a constant size nothing of the class's computation is left.
+ */
+PK_INLINE void *pk_memory_get(pk_memory *memory, size_t size)
 {
     if (PK_UNLIKELY(size > PK_MEMORY_LARGEST))
         return pk_memory_allocate(memory, size);
@@ -95,7 +98,7 @@ static inline void *pk_memory_get(pk_memory *memory, size_t size)
 }
 
 /* Gives back a block of pk_memory_get; `size` is the size that was asked for then. NULL: nothing. */
-static inline void pk_memory_put(pk_memory *memory, void *block, size_t size)
+PK_INLINE void pk_memory_put(pk_memory *memory, void *block, size_t size)
 {
     if (PK_UNLIKELY(!block))
         return;

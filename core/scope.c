@@ -14,6 +14,11 @@ void pk_scope_init(pk_scope *scope, pk_memory *memory, const pk_scope_host *host
                    size_t first_block)
 {
     pk_arena_init(&scope->arena, memory, first_block);
+    pk_scope_start(scope, host, loop);
+}
+
+void pk_scope_start(pk_scope *scope, const pk_scope_host *host, void *loop)
+{
     scope->pending.next = scope->pending.previous = &scope->pending;
     scope->pending.cancel = NULL;
     scope->host = host;

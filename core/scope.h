@@ -65,6 +65,9 @@ static inline bool pk_too_deep(void)
 void pk_scope_init(pk_scope *scope, pk_memory *memory, const pk_scope_host *host, void *loop,
                    size_t first_block);
 
+/* The same over an arena that is there already: scope->arena. */
+void pk_scope_start(pk_scope *scope, const pk_scope_host *host, void *loop);
+
 void pk_scope_add(pk_scope *scope, pk_pending *pending);
 void pk_scope_remove(pk_pending *pending);
 

@@ -47,38 +47,25 @@ static void free_in_call(void *call, void *block)
 {
 }
 
+#define BLANK_FROM offsetof(pk_call, state)
+#define BLANK_BYTES (offsetof(pk_call, encoding) - BLANK_FROM)
+_Static_assert(BLANK_FROM % 16 == 0 && BLANK_BYTES % 16 == 0,
+               "what is blank is cleared by 16 bytes");
+
 void pk_call_init(pk_call *call, pk_loop *loop, const pk_protocol *protocol,
                   const pk_encoding *encoding)
 {
-    pk_scope_init(&call->scope, &loop->memory, &pk_loop_host, loop, 0);
-    call->state = PK_CALL_RECEIVING;
-    call->settling = false;
-    call->answered = false;
-    call->abandoned = false;
-    call->exchange = NULL;
+    pk_scope_start(&call->scope, &pk_loop_host, loop);
     call->loop = loop;
-    call->router = NULL;
-    call->method = NULL;
-    call->impl = NULL;
-    call->self = NULL;
-    call->protocol = protocol;
-    call->reply_protocol = protocol;
-    call->request = NULL;
-    call->request_compressed = false;
+    pk_clear_piece((uint8_t *) call + BLANK_FROM, BLANK_BYTES);
+    call->headers.arena = &call->scope.arena;
+    call->trailers.arena = &call->scope.arena;
+    call->deadline.fire = deadline_fired;
     call->encoding = *encoding;
     call->encoding.arena = &call->scope.arena;
-    pk_metadata_init(&call->headers, &call->scope.arena);
-    pk_metadata_init(&call->trailers, &call->scope.arena);
-    call->deadline.place = 0;
-    call->deadline.fire = deadline_fired;
-    call->has_deadline = false;
-    call->end_entries = NULL;
-    call->releases = NULL;
-    call->kept.buffer = NULL;
+    call->protocol = protocol;
+    call->reply_protocol = protocol;
     call->allocator = (ProtobufCAllocator){allocate_in_call, free_in_call, call};
-    call->path = NULL;
-    call->client = NULL;
-    call->children = NULL;
 }
 
 pk_call *pk_call_open(struct pk_router *router, pk_exchange *exchange, const pk_head *head,
@@ -88,9 +75,9 @@ pk_call *pk_call_open(struct pk_router *router, pk_exchange *exchange, const pk_
     pk_call *call = pk_memory_get(&loop->memory, CALL_BLOCK);
     if (!call)
         return NULL;
-    pk_call_init(call, loop, protocol, &router->encoding);
     pk_arena_init_in(&call->scope.arena, &loop->memory, (uint8_t *) call + CALL_SIZE,
                      CALL_BLOCK - CALL_SIZE);
+    pk_call_init(call, loop, protocol, &router->encoding);
     call->exchange = exchange;
     call->router = router;
     call->fail = pk_call_answer_status;
@@ -111,7 +98,7 @@ static void release_call(pk_scope *scope)
         pk_client_release_children(call);
     pk_router *router = call->router;
     pk_memory *memory = scope->arena.memory;
-    pk_arena_done(&scope->arena);
+    pk_arena_end(&scope->arena);
     pk_memory_put(memory, call, CALL_BLOCK);
     pk_router_call_gone(router);
 }
@@ -249,7 +236,8 @@ void pk_call_on_closed(pk_exchange *exchange)
     /* The head's fields go with the exchange. */
     call->exchange = NULL;
     call->head = NULL;
-    call->metadata = pk_metadata_over(NULL, 0, &call->scope.arena);
+    if (PK_UNLIKELY(call->scope.pins > 0))
+        call->metadata = pk_metadata_over(NULL, 0, &call->scope.arena);
     pk_scope_release(&call->scope, release_call);
 }
 

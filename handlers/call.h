@@ -37,45 +37,47 @@ struct pk_call_release {
 };
 
 struct pk_call {
-    pk_scope scope;        /* first: the arena, and the way back from it */
-    pk_call_state state;   /* changed by call.c's change_state alone */
-    bool settling;         /* the handler's future has yet to settle */
-    bool answered;         /* the exchange was given a response */
-    bool abandoned;        /* nobody waits for the response: cancelled, deadline, lost */
-    pk_exchange *exchange; /* NULL once closed */
+    pk_scope scope; /* first: the arena, and the way back from it */
     pk_loop *loop;
+    /* Blank: from here to `encoding` all is zero at the start, and cleared at once. */
+    pk_call_state state; /* changed by call.c's change_state alone */
+    bool settling;       /* the handler's future has yet to settle */
+    bool answered;       /* the exchange was given a response */
+    bool abandoned;      /* nobody waits for the response: cancelled, deadline, lost */
+    bool has_deadline;
+    bool request_compressed; /* the request message, or the one read last, came compressed */
+    pk_exchange *exchange;   /* NULL once closed */
     struct pk_router *router;
     const pk_method *method; /* NULL for a generic call */
     const void *impl;
     void *self;
-    const pk_protocol *protocol; /* of the request */
-    const pk_protocol *reply_protocol;
+    const char *path;         /* ends in NUL; the method's, or a copy in the call */
     const void *request;      /* the message, once decoded; in the call */
-    bool request_compressed;  /* the request message, or the one read last, came compressed */
     struct pk_stream *stream; /* of a streaming call, in the call; see streaming/stream.h */
     /* Set by the style: */
     void (*dispatch)(pk_call *call); /* asks the handler; see request.h */
     /* Answers with a failure, as far as the response has come. */
     void (*fail)(pk_call *call, const pk_status *status);
-    pk_encoding encoding;
-    pk_body_reader body;
-    pk_metadata metadata; /* the request's */
-    pk_metadata headers;  /* the response's */
-    pk_metadata trailers; /* the response's */
-    const pk_head *head;  /* the request's; until the exchange is closed */
-    pk_timer deadline;
-    bool has_deadline;
-    pk_status end_status;
     struct pk_call_end_entry *end_entries;
     struct pk_call_release *releases; /* newest first */
     struct {
         struct pk_call_release release;
         pk_buffer *buffer;
     } kept; /* what the one message of the call was decoded in; see pk_call_keep */
-    ProtobufCAllocator allocator;
-    const char *path;                /* ends in NUL; the method's, or a copy in the call */
     struct pk_client_call *client;   /* what a client's call has besides; NULL: a server's */
     struct pk_client_call *children; /* calls that were made for this one; see client_call.h */
+    pk_metadata headers;             /* the response's */
+    pk_metadata trailers;            /* the response's */
+    pk_timer deadline;
+    /* Set by pk_call_init, or when it is there. */
+    pk_encoding encoding;
+    const pk_protocol *protocol; /* of the request */
+    const pk_protocol *reply_protocol;
+    pk_body_reader body;
+    pk_metadata metadata; /* the request's */
+    const pk_head *head;  /* the request's; until the exchange is closed */
+    ProtobufCAllocator allocator;
+    pk_status end_status;
 };
 
 /*
@@ -88,7 +90,10 @@ pk_call *pk_call_open(struct pk_router *router, pk_exchange *exchange, const pk_
 /* Arms the deadline, `nanoseconds` from now. False without memory. */
 PK_NODISCARD bool pk_call_set_deadline(pk_call *call, uint64_t nanoseconds);
 
-/* What both sides' calls begin with; `exchange`, `router` and what negotiation tells follow. */
+/*
+ * What both sides' calls begin with, over an arena that is there: scope.arena. `exchange`, `router`,
+ * `fail`, `metadata`, `body` and what negotiation tells follow.
+ */
 void pk_call_init(pk_call *call, pk_loop *loop, const pk_protocol *protocol,
                   const pk_encoding *encoding);
 

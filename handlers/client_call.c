@@ -37,7 +37,7 @@ static void release_call(pk_scope *scope)
     if (client->call.children)
         pk_client_release_children(&client->call);
     pk_memory *memory = scope->arena.memory;
-    pk_arena_done(&scope->arena);
+    pk_arena_end(&scope->arena);
     pk_memory_put(memory, client, sizeof *client);
 }
 
@@ -525,6 +525,7 @@ pk_client_call *pk_client_call_new(pk_channel *channel, const pk_method *method,
         .send_limit = channel->send_limit,
     };
     pk_call *call = &client->call;
+    pk_arena_init(&call->scope.arena, &loop->memory, 0);
     pk_call_init(call, loop, &pk_protocol_grpc, &encoding);
     call->client = client;
     call->method = method;
@@ -532,7 +533,6 @@ pk_client_call *pk_client_call_new(pk_channel *channel, const pk_method *method,
     call->scope.label = method->path;
     call->fail = fail;
     call->head = NULL;
-    call->stream = NULL;
     call->metadata = pk_metadata_over(NULL, 0, &call->scope.arena);
     pk_body_reader_init(&call->body, &pk_protocol_grpc, marshalling, &call->scope.arena, NULL,
                         channel->receive_limit ? channel->receive_limit : PK_RECEIVE_LIMIT_DEFAULT,

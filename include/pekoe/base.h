@@ -26,6 +26,7 @@
 #define PK_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #define PK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define PK_LIKELY(x) __builtin_expect(!!(x), 1)
+#define PK_INLINE static inline __attribute__((always_inline, unused))
 
 /* Moves a pointer out of *place and leaves NULL there. */
 #define pk_steal(place)                                 \

@@ -18,7 +18,6 @@
 
 PK_BEGIN_DECLS
 
-#define PK_INLINE static inline __attribute__((always_inline, unused))
 #define PK_OUT_OF_LINE static __attribute__((noinline, unused))
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
