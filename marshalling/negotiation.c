@@ -1,6 +1,7 @@
 /* Which compressor to read and to write with: see negotiation.h. */
 #include "marshalling/negotiation.h"
 
+#include "core/slice.h"
 #include "core/status.h"
 
 #include <string.h>
@@ -85,8 +86,8 @@ static const pk_compressor *negotiate_outgoing(pk_marshalling *marshalling,
     pk_slice list = head->fields[place - 1].value;
     if (PK_UNLIKELY(several || list.length > sizeof marshalling->accepted.text))
         return negotiate_fields(set, head, place - 1);
-    if (marshalling->accepted.set == set && marshalling->accepted.length == list.length &&
-        memcmp(marshalling->accepted.text, list.bytes, list.length) == 0)
+    if (PK_LIKELY(marshalling->accepted.set == set &&
+                  pk_slice_is(list, marshalling->accepted.text, marshalling->accepted.length)))
         return marshalling->accepted.chosen;
     const pk_compressor *chosen = pk_negotiate_accepted(set, list);
     marshalling->accepted.set = set;

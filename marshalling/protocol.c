@@ -1,45 +1,37 @@
 /* The table of protocols, and the choice among them: see protocol.h. */
 #include "marshalling/protocol.h"
 
-#include <string.h>
+#include "core/slice.h"
 
-/* One row per variant; the most asked for first. */
-static const pk_protocol *const table[] = {
-    &pk_protocol_grpc,           &pk_protocol_grpc_proto,    &pk_protocol_grpc_web,
-    &pk_protocol_grpc_web_proto, &pk_protocol_grpc_web_text, &pk_protocol_grpc_web_text_proto,
-};
-#define ROWS (sizeof table / sizeof *table)
+#include <string.h>
 
 #define CONTENT_TYPE_MAX 64u /* longer than any in the table */
 
-/* Words, the last of them overlapping: a compare without a call and without a loop over bytes. */
-static bool same_bytes(const uint8_t *a, const uint8_t *b, size_t length)
+/* One row per variant, at the length of its content-type: no two have the same. */
+#define ROW(type, symbol) [sizeof(type) - 1] = &(symbol)
+static const pk_protocol *const table[CONTENT_TYPE_MAX] = {
+    ROW("application/grpc", pk_protocol_grpc),
+    ROW("application/grpc+proto", pk_protocol_grpc_proto),
+    ROW("application/grpc-web", pk_protocol_grpc_web),
+    ROW("application/grpc-web+proto", pk_protocol_grpc_web_proto),
+    ROW("application/grpc-web-text", pk_protocol_grpc_web_text),
+    ROW("application/grpc-web-text+proto", pk_protocol_grpc_web_text_proto),
+};
+
+static inline const pk_protocol *find_exact(const uint8_t *bytes, size_t length)
 {
-    uint64_t x, y;
-    if (length < sizeof x)
-        return memcmp(a, b, length) == 0;
-    for (size_t i = 0; i + sizeof x < length; i += sizeof x) {
-        memcpy(&x, a + i, sizeof x);
-        memcpy(&y, b + i, sizeof y);
-        if (x != y)
-            return false;
-    }
-    memcpy(&x, a + length - sizeof x, sizeof x);
-    memcpy(&y, b + length - sizeof y, sizeof y);
-    return x == y;
+    const pk_protocol *row = length < CONTENT_TYPE_MAX ? table[length] : NULL;
+    return row && pk_same_bytes(row->content_type.bytes, bytes, length) ? row : NULL;
 }
 
-static const pk_protocol *find_exact(const uint8_t *bytes, size_t length)
+static inline const pk_protocol *if_enabled(const pk_protocol *found, unsigned enabled)
 {
-    for (size_t i = 0; i < ROWS; i++)
-        if (table[i]->content_type.length == length &&
-            same_bytes(table[i]->content_type.bytes, bytes, length))
-            return table[i];
-    return NULL;
+    return found && (found->family & (enabled | PK_PROTOCOLS_GRPC)) ? found : NULL;
 }
 
-/* The type alone, in lower case, without blanks and parameters. */
-static const pk_protocol *find_lenient(pk_slice content_type)
+/* By the type alone, in lower case, without blanks and parameters. */
+static __attribute__((noinline)) const pk_protocol *find_lenient(pk_slice content_type,
+                                                                 unsigned enabled)
 {
     uint8_t lowered[CONTENT_TYPE_MAX];
     size_t length = 0, i = 0;
@@ -54,17 +46,14 @@ static const pk_protocol *find_lenient(pk_slice content_type)
     }
     while (length > 0 && (lowered[length - 1] == ' ' || lowered[length - 1] == '\t'))
         length--;
-    return find_exact(lowered, length);
+    return if_enabled(find_exact(lowered, length), enabled);
 }
 
 const pk_protocol *pk_protocol_for(pk_slice content_type, unsigned enabled)
 {
-    if (content_type.length == 0)
-        return NULL;
     const pk_protocol *found = find_exact(content_type.bytes, content_type.length);
-    if (PK_UNLIKELY(!found))
-        found = find_lenient(content_type);
-    return found && (found->family & (enabled | PK_PROTOCOLS_GRPC)) ? found : NULL;
+    return PK_LIKELY(found != NULL) ? if_enabled(found, enabled)
+                                    : find_lenient(content_type, enabled);
 }
 
 const pk_protocol *pk_protocol_of_response(const pk_protocol *protocol, const pk_head *head)
