@@ -13,10 +13,34 @@ struct sink {
     size_t length; /* of the whole text, whether it fitted or not */
 };
 
-static inline void put(struct sink *sink, const char *text, size_t length)
+/* Short texts without a call: their halves overlap. */
+PK_INLINE void copy(char *to, const char *from, size_t length)
 {
-    if (PK_LIKELY(sink->room - sink->length >= length && sink->room >= sink->length)) {
-        memcpy(sink->out + sink->length, text, length);
+    if (length > 16) {
+        memcpy(to, from, length);
+    } else if (length >= 8) {
+        uint64_t first, last;
+        memcpy(&first, from, 8);
+        memcpy(&last, from + length - 8, 8);
+        memcpy(to, &first, 8);
+        memcpy(to + length - 8, &last, 8);
+    } else if (length >= 4) {
+        uint32_t first, last;
+        memcpy(&first, from, 4);
+        memcpy(&last, from + length - 4, 4);
+        memcpy(to, &first, 4);
+        memcpy(to + length - 4, &last, 4);
+    } else if (length > 0) {
+        to[0] = from[0];
+        to[length / 2] = from[length / 2];
+        to[length - 1] = from[length - 1];
+    }
+}
+
+PK_INLINE void put(struct sink *sink, const char *text, size_t length)
+{
+    if (PK_LIKELY(sink->length + length <= sink->room)) {
+        copy(sink->out + sink->length, text, length);
     } else if (sink->length < sink->room) {
         size_t left = sink->room - sink->length;
         memcpy(sink->out + sink->length, text, length < left ? length : left);
@@ -90,17 +114,10 @@ static uint64_t take_unsigned(struct arguments *arguments, enum width width)
     __builtin_unreachable();
 }
 
-/* One conversion; `format` stands behind its '%'. False: not one of ours. */
-static bool convert(struct sink *sink, const char **format, struct arguments *arguments)
+/* A conversion other than %s; `format` stands behind its '%'. False: not one of ours. */
+static __attribute__((noinline)) bool convert(struct sink *sink, const char **format,
+                                              struct arguments *arguments)
 {
-    if (PK_LIKELY(**format == 's')) { /* what nearly all are */
-        const char *text = va_arg(arguments->list, const char *);
-        if (!text)
-            return false;
-        ++*format;
-        put(sink, text, strlen(text));
-        return true;
-    }
     if (strncmp(*format, ".*s", 3) == 0) {
         int limit = va_arg(arguments->list, int);
         const char *text = va_arg(arguments->list, const char *);
@@ -143,14 +160,26 @@ int pk_print(char *out, size_t room, const char *format, va_list arguments_in)
         const char *percent = strchrnul(at, '%');
         put(&sink, at, (size_t) (percent - at));
         at = percent;
-        if (*at) {
+        if (at[0] != '%')
+            break;
+        if (PK_LIKELY(at[1] == 's')) { /* what nearly all are */
+            const char *text = va_arg(arguments.list, const char *);
+            ours = text != NULL;
+            if (ours)
+                put(&sink, text, strlen(text));
+            at += 2;
+        } else {
             at++;
             ours = convert(&sink, &at, &arguments);
         }
     }
     va_end(arguments.list);
-    if (!ours)
-        return vsnprintf(out, room, format, arguments_in);
+    if (PK_UNLIKELY(!ours)) {
+        va_copy(arguments.list, arguments_in);
+        int length = vsnprintf(out, room, format, arguments.list);
+        va_end(arguments.list);
+        return length;
+    }
     if (room > 0)
         out[sink.length < room ? sink.length : room - 1] = '\0';
     return sink.length > INT32_MAX ? -1 : (int) sink.length;
