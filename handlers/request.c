@@ -2,7 +2,7 @@
 #include "handlers/request.h"
 
 /* Decodes the message into the call. A second one never gets here: the body reader refuses it. */
-static void decode(pk_call *call, const pk_body_message *message)
+static inline void decode(pk_call *call, const pk_body_message *message)
 {
     call->request_compressed = message->compressed;
     pk_buffer *kept;
@@ -14,18 +14,11 @@ static void decode(pk_call *call, const pk_body_message *message)
         pk_call_keep(call, kept);
 }
 
-void pk_request_data(pk_exchange *exchange, const uint8_t *bytes, size_t length, pk_buffer *holder)
+/* A message that comes in pieces, or compressed, or as base64. */
+static __attribute__((noinline)) void gather(pk_call *call, const uint8_t *bytes, size_t length,
+                                             pk_buffer *holder)
 {
-    pk_call *call = exchange->user;
-    /* The body is gathered or decoded before this returns: the peer may send on. */
-    exchange->ops->consume(exchange, length);
-    if (PK_UNLIKELY(call->state != PK_CALL_RECEIVING))
-        return; /* answered already; the rest is unwanted */
     pk_body_message message;
-    if (PK_LIKELY(pk_body_reader_take_whole(&call->body, bytes, length, holder, &message))) {
-        decode(call, &message);
-        return;
-    }
     int got = pk_body_reader_feed(&call->body, bytes, length, holder);
     while (got >= 0 && (got = pk_body_reader_next(&call->body, &message)) > 0) {
         decode(call, &message);
@@ -35,7 +28,21 @@ void pk_request_data(pk_exchange *exchange, const uint8_t *bytes, size_t length,
     if (PK_UNLIKELY(got < 0))
         pk_call_answer_status(call, &call->body.status);
     else if (PK_UNLIKELY(!call->request))
-        exchange->ops->hold(exchange, pk_body_reader_held(&call->body));
+        call->exchange->ops->hold(call->exchange, pk_body_reader_held(&call->body));
+}
+
+void pk_request_data(pk_exchange *exchange, const uint8_t *bytes, size_t length, pk_buffer *holder)
+{
+    pk_call *call = exchange->user;
+    /* The body is gathered or decoded before this returns: the peer may send on. */
+    exchange->ops->consume(exchange, length);
+    if (PK_UNLIKELY(call->state != PK_CALL_RECEIVING))
+        return; /* answered already; the rest is unwanted */
+    pk_body_message message;
+    if (PK_LIKELY(pk_body_reader_take_whole(&call->body, bytes, length, holder, &message)))
+        decode(call, &message);
+    else
+        gather(call, bytes, length, holder);
 }
 
 void pk_request_end(pk_exchange *exchange, const pk_head *trailers)

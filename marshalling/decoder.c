@@ -379,7 +379,7 @@ uint8_t *pk_decode_other(pk_decoder *decoder, ProtobufCMessage *message, uint8_t
 
 /* ---- The end -------------------------------------------------------------------------------- */
 
-int pk_decoder_finish(pk_decoder *decoder, bool decoded)
+int pk_decoder_judge(pk_decoder *decoder, bool decoded)
 {
     if (decoded && PK_UNLIKELY(decoder->required != NULL))
         decoded = pk_required_judge(decoder);

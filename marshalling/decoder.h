@@ -34,7 +34,7 @@ bool pk_decoder_array_room(pk_decoder *decoder, pk_array *array, void **elements
 bool pk_decoder_keep_unknown(pk_decoder *decoder, ProtobufCMessage *message, uint32_t tag,
                              uint8_t *data, size_t length);
 
-/* What the log of required fields says; called by pk_decoder_finish where there is one. */
+/* What the log of required fields says; called by pk_decoder_judge where there is one. */
 bool pk_required_judge(pk_decoder *decoder);
 
 /* Bytes of the decode budget for a payload: see the figures in message.h. */

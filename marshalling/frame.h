@@ -10,6 +10,8 @@
 
 #include "core/buffer.h"
 
+#include <string.h>
+
 #define PK_FRAME_PREFIX 5u
 
 /* Readable bytes behind a payload that was gathered: a decoder may look ahead that far. */
@@ -17,11 +19,10 @@
 
 static inline void pk_frame_write_prefix(uint8_t *at, uint8_t flags, uint32_t length)
 {
+    const uint8_t big_endian[] = {(uint8_t) (length >> 24), (uint8_t) (length >> 16),
+                                  (uint8_t) (length >> 8), (uint8_t) length};
     at[0] = flags;
-    at[1] = (uint8_t) (length >> 24);
-    at[2] = (uint8_t) (length >> 16);
-    at[3] = (uint8_t) (length >> 8);
-    at[4] = (uint8_t) length;
+    memcpy(at + 1, big_endian, sizeof big_endian); /* one store, as compilers see */
 }
 
 static inline uint32_t pk_frame_read_length(const uint8_t *prefix)

@@ -155,8 +155,10 @@ static __attribute__((noinline)) bool compress(const pk_encoding *encoding, pk_s
 }
 
 static SELDOM int refuse_length(const pk_encoding *encoding, bool compressed, size_t length,
-                                size_t limit, pk_status *ret_status)
+                                pk_status *ret_status)
 {
+    size_t limit = encoding->send_limit && encoding->send_limit < UINT32_MAX ? encoding->send_limit
+                                                                             : UINT32_MAX;
     *ret_status = pk_status_print(encoding->arena, PK_RESOURCE_EXHAUSTED,
                                   "%smessage of %zu bytes is above the send limit of %zu bytes",
                                   compressed ? "compressed " : "", length, limit);
@@ -201,12 +203,10 @@ int pk_marshal(const pk_encoding *encoding, const pk_message_type *type, const v
     bool compressed = encoding->compressor && length > 0 &&
                       length >= encoding->compress_min_bytes &&
                       compress(encoding, tail, &buffer, &length);
-    size_t limit = encoding->send_limit > 0 && encoding->send_limit < UINT32_MAX
-                       ? encoding->send_limit
-                       : UINT32_MAX;
-    if (PK_UNLIKELY(length > limit)) {
+    if (PK_UNLIKELY(length > UINT32_MAX ||
+                    (encoding->send_limit && length > encoding->send_limit))) {
         pk_buffer_unref(buffer);
-        return refuse_length(encoding, compressed, length, limit, ret_status);
+        return refuse_length(encoding, compressed, length, ret_status);
     }
     if (envelope) {
         if (PK_UNLIKELY((size_t) (buffer->start - buffer->memory) < PK_FRAME_PREFIX) &&
@@ -253,13 +253,10 @@ static pk_code code_of(int r)
     return r == PK_ERR_NOMEM || r == PK_ERR_LIMIT ? PK_RESOURCE_EXHAUSTED : PK_INTERNAL;
 }
 
-int pk_unmarshal(const pk_codec *codec, const pk_codec *backup, const pk_message_type *type,
-                 pk_slice bytes, pk_arena *arena, const void **ret_message, pk_status *ret_status)
+int pk_unmarshal_failed(const pk_codec *codec, const pk_codec *backup, const pk_message_type *type,
+                        pk_slice bytes, pk_arena *arena, int r, const char *reason,
+                        const void **ret_message, pk_status *ret_status)
 {
-    const char *reason = NULL;
-    int r = codec->decode(codec, type, bytes, arena, ret_message, &reason);
-    if (PK_LIKELY(r == 0))
-        return 0;
     pk_code code = code_of(r);
     if (may_try_backup(codec, backup, r)) {
         const char *second = NULL;

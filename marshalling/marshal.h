@@ -81,18 +81,32 @@ PK_NODISCARD int pk_marshal_to_pool(pk_buffer_pool *pool, const pk_codec *codec,
                                     const pk_message_type *type, const void *message, pk_slice tail,
                                     pk_buffer **ret_buffer);
 
+/* The slow path of pk_unmarshal: the codec has failed with `r`; `reason` may be NULL. */
+PK_NODISCARD int pk_unmarshal_failed(const pk_codec *codec, const pk_codec *backup,
+                                     const pk_message_type *type, pk_slice bytes, pk_arena *arena,
+                                     int r, const char *reason, const void **ret_message,
+                                     pk_status *ret_status);
+
 /*
  * Decodes one message into the arena. 0, or PK_ERR_* with *ret_status filled: RESOURCE_EXHAUSTED
  * for a decode budget or memory, else INTERNAL, or INVALID_ARGUMENT where a backup codec was tried
  * as well.
  */
-PK_NODISCARD int pk_unmarshal(const pk_codec *codec, const pk_codec *backup,
-                              const pk_message_type *type, pk_slice bytes, pk_arena *arena,
-                              const void **ret_message, pk_status *ret_status);
+PK_NODISCARD static inline int pk_unmarshal(const pk_codec *codec, const pk_codec *backup,
+                                            const pk_message_type *type, pk_slice bytes,
+                                            pk_arena *arena, const void **ret_message,
+                                            pk_status *ret_status)
+{
+    const char *reason = NULL;
+    int r = codec->decode(codec, type, bytes, arena, ret_message, &reason);
+    return PK_LIKELY(r == 0) ? 0
+                             : pk_unmarshal_failed(codec, backup, type, bytes, arena, r, reason,
+                                                   ret_message, ret_status);
+}
 
 /*
  * The same for bytes in `holder` that nobody else sees, with PK_FRAME_PADDING readable ones behind
- * them; NULL where they are not like that. This is the one place that decides on zero-copy: a type
+ * them; NULL where there is no holder. This is the one place that decides on zero-copy: a type
  * that asks for it is decoded where its bytes lie, unless a backup codec might need them again. Then
  * *ret_kept is a reference to the holder, the caller's to give back when the arena's contents go;
  * otherwise it is NULL, and the message does not reference the bytes.

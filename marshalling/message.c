@@ -21,10 +21,10 @@ static unsigned depth_of(const struct pk_decode_limits *limits)
     return limits && limits->depth ? limits->depth : PK_DECODE_DEPTH_DEFAULT;
 }
 
-/* `again`: *message has had a piece before. */
-static int decode_slab(const pk_message_type *type, pk_arena *arena, size_t budget, unsigned depth,
-                       uint8_t *bytes, size_t length, bool again, void **message,
-                       const char **ret_problem)
+/* `again`: *message has had a piece before. Inlined, for most messages are small. */
+PK_INLINE int decode_slab(const pk_message_type *type, pk_arena *arena, size_t budget,
+                          unsigned depth, uint8_t *bytes, size_t length, bool again, void **message,
+                          const char **ret_problem)
 {
     pk_decoder decoder;
     pk_decoder_init(&decoder, arena, budget, depth);
@@ -49,8 +49,7 @@ static uint8_t *copy_payload(pk_arena *arena, const uint8_t *bytes, size_t lengt
     uint8_t *copy = pk_arena_try(arena, length + PK_DECODE_PADDING);
     if (!copy)
         return NULL;
-    if (length > 0)
-        memcpy(copy, bytes, length);
+    pk_pack_bytes(copy + length, bytes, length); /* without a call where it is short */
     /* Sanitizers and valgrind want the padding defined; its contents mean nothing. */
     memset(copy + length, 0, PK_DECODE_PADDING);
     return copy;
@@ -68,7 +67,12 @@ int pk_message_decode(const pk_message_type *type, pk_arena *arena,
         *ret_problem = "out of memory";
         return PK_ERR_NOMEM;
     }
-    return pk_message_decode_in_place(type, arena, limits, copy, length, ret_message, ret_problem);
+    void *message = NULL;
+    int error = decode_slab(type, arena, budget_of(limits, length), depth_of(limits), copy, length,
+                            false, &message, ret_problem);
+    if (PK_LIKELY(!error))
+        *ret_message = message;
+    return error;
 }
 
 int pk_message_decode_in_place(const pk_message_type *type, pk_arena *arena,

@@ -149,9 +149,12 @@ PK_NODISCARD static inline int pk_body_unmarshal(const pk_encoding *encoding,
                                                  const void **ret_message, pk_buffer **ret_kept,
                                                  pk_status *ret_status)
 {
-    return pk_unmarshal_held(encoding->codec, encoding->backup, type, message->bytes,
-                             message->owned ? message->holder : NULL, arena, ret_message, ret_kept,
-                             ret_status);
+    if (PK_UNLIKELY(message->owned))
+        return pk_unmarshal_held(encoding->codec, encoding->backup, type, message->bytes,
+                                 message->holder, arena, ret_message, ret_kept, ret_status);
+    *ret_kept = NULL;
+    return pk_unmarshal(encoding->codec, encoding->backup, type, message->bytes, arena, ret_message,
+                        ret_status);
 }
 
 /*

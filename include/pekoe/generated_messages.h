@@ -520,8 +520,14 @@ PK_API bool pk_decode_replaced(pk_decoder *decoder, void *message);
 PK_API void pk_decoder_prescan(pk_decoder *decoder, const pk_reserve_plan *plan, void *message,
                                uint8_t *p, uint8_t *end);
 
+/* The slow path of pk_decoder_finish: it failed, or required fields were missing somewhere. */
+PK_API int pk_decoder_judge(pk_decoder *decoder, bool decoded);
+
 /* Ends a root's decode: judges what was noted. 0 or the decoder's error. */
-PK_API int pk_decoder_finish(pk_decoder *decoder, bool decoded);
+PK_INLINE int pk_decoder_finish(pk_decoder *decoder, bool decoded)
+{
+    return PK_LIKELY(decoded && !decoder->required) ? 0 : pk_decoder_judge(decoder, decoded);
+}
 
 /* The same, with the usual end in line. */
 PK_INLINE int pk_decode_end(pk_decoder *decoder, bool decoded)
