@@ -232,7 +232,8 @@ static void left_exchange_closed(pk_exchange *exchange)
     pk_client_of(exchange)->style->events->on_closed(exchange);
 }
 
-void pk_client_leave_wire(pk_client_call *client, pk_code code)
+/* Nothing more is sent or received. Inline: each call ends here once. */
+static inline __attribute__((always_inline)) void leave_wire(pk_client_call *client, pk_code code)
 {
     static const pk_exchange_events only_the_end = {
         .on_head = ignore_head, .on_data = ignore_data, .on_closed = left_exchange_closed};
@@ -259,6 +260,11 @@ void pk_client_leave_wire(pk_client_call *client, pk_code code)
     call->exchange->ops->reset(call->exchange, PK_RESET_CANCEL);
 }
 
+void pk_client_leave_wire(pk_client_call *client, pk_code code)
+{
+    leave_wire(client, code);
+}
+
 void pk_client_close_writing(pk_client_call *client, const pk_status *status)
 {
     client->over = true;
@@ -283,7 +289,7 @@ void pk_client_end(pk_client_call *client, const pk_status *status)
         status ? pk_status_copy(&call->scope.arena, status) : (pk_status){.code = PK_OK};
     call->end_status = client->status.code != PK_OK ? client->status : ended_normally;
     if (PK_LIKELY(client->chain == NULL) || client->chain->state != PK_CLIENT_CHAIN_OVER)
-        pk_client_leave_wire(client, client->status.code);
+        leave_wire(client, client->status.code);
     settle_head(client, NULL);
     client->style->ended(client);
     pk_body_reader_done(&call->body);

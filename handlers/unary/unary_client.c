@@ -24,19 +24,28 @@ static const pk_client_style style = {
 
 static pk_future start(pk_client_call *client, const void *request)
 {
-    if (PK_UNLIKELY(client->channel->interceptions != NULL) && pk_client_chain_new(client, request))
-        return pk_client_chain_reply(client);
     pk_client_send_only(client, request);
     pk_future future = pk_reply_future(client);
     pk_client_start(client);
     return future;
 }
 
+static __attribute__((noinline, cold)) pk_future ask_first(pk_client_call *client,
+                                                           const void *request)
+{
+    return pk_client_chain_new(client, request) ? pk_client_chain_reply(client)
+                                                : start(client, request);
+}
+
 pk_future pk_call_unary(pk_channel *channel, const pk_method *method, const void *request,
                         const pk_call_opts *opts)
 {
     pk_client_call *client = pk_client_call_new(channel, method, &style, opts);
-    return client ? start(client, request) : pk_promise_future(NULL);
+    if (PK_UNLIKELY(!client))
+        return pk_promise_future(NULL);
+    if (PK_UNLIKELY(channel->interceptions != NULL))
+        return ask_first(client, request);
+    return start(client, request);
 }
 
 pk_future pk_call_generic(pk_channel *channel, const char *path, pk_slice request,
@@ -54,5 +63,5 @@ pk_future pk_call_generic(pk_channel *channel, const char *path, pk_slice reques
     pk_client_configure(client, path);
     if (path[0] != '/' || strpbrk(path, " \t\r\n"))
         pk_client_spoil(client, &PK_STATUS(PK_INTERNAL, "the path of a call starts with /"));
-    return start(client, &request);
+    return channel->interceptions ? ask_first(client, &request) : start(client, &request);
 }

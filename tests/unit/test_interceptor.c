@@ -1005,6 +1005,26 @@ Test(interceptor, a_call_that_is_tried_again_is_one_call_to_it)
     client_kit_close(&kit);
 }
 
+Test(interceptor, a_call_that_is_hedged_is_one_call_to_it)
+{
+    in_process = false;
+    trace[0] = '\0';
+    asked = 0;
+    static const pk_hedging_policy policies[] = {
+        {.max_attempts = 3, .codes = PK_CODE_BIT(PK_UNAVAILABLE)}};
+    struct client_kit kit =
+        client_kit_open(&helloworld_greeter_service, &impl, NULL, NULL,
+                        PK_CHANNEL_OPTS(.hedging_policies = policies, .hedging_policy_count = 1));
+    on_server(&kit, fails_once, NULL);
+    on_client(&kit, waits, "1");
+    on_client(&kit, around, "a");
+    greeted(&kit, "x", NULL, "x");
+    cr_assert_eq(asked, 2u); /* of each interceptor once */
+    cr_assert_eq(strncmp(trace, "wa(s", 4), 0, "%s", trace);
+    cr_assert_not_null(strstr(trace, ")a"));
+    client_kit_close(&kit);
+}
+
 Test(interceptor, a_call_that_cannot_be_made_is_not_shown)
 {
     in_process = true;
