@@ -1,0 +1,139 @@
+/* A server's interceptors: which calls they stand around, as routers are put together. */
+#include <pekoe/raw.h>
+
+#include "tests/support/interceptor_kit.h"
+
+#include <stdio.h>
+
+/* What the page prints goes to a file. */
+static FILE *logged;
+#define printf(...) fprintf(logged, __VA_ARGS__)
+#include "log_call_example.h"
+#undef printf
+
+static pk_future generic(void *self, pk_call *call, pk_slice request)
+{
+    note("g");
+    pk_slice *copy = pk_call_alloc(call, sizeof *copy);
+    *copy = request;
+    return pk_done(copy);
+}
+
+static pk_future raw_once(void *self, pk_call *call, pk_reader *in, pk_writer *out)
+{
+    note("r");
+    return pk_done(NULL);
+}
+
+Test(router_chain, routers_that_are_put_together_keep_their_own_inside)
+{
+    pk_loop *loop;
+    pk_router *whole, *part;
+    pk_channel *channel;
+    trace[0] = '\0';
+    cr_assert_eq(pk_loop_new(&loop, NULL), 0);
+    cr_assert_eq(pk_router_new(&whole, loop, NULL), 0);
+    cr_assert_eq(pk_router_new(&part, loop, NULL), 0);
+    cr_assert_eq(pk_router_intercept(whole, around, (void *) "w"), 0);
+    cr_assert_eq(pk_router_intercept(part, around, (void *) "p"), 0);
+    cr_assert_eq(helloworld_greeter_route(part, &impl, NULL), 0);
+    cr_assert_eq(pk_router_intercept(part, around, (void *) "q"), 0);
+    cr_assert_eq(pk_router_concat(whole, part), 0);
+    pk_router_free(part);
+    /* Those that come later stand around what was added before. */
+    cr_assert_eq(pk_router_intercept(whole, around, (void *) "v"), 0);
+    cr_assert_eq(pk_channel_new_in_process(&channel, whole), 0);
+    struct client_kit kit = {.loop = loop, .channel = channel};
+    greeted(&kit, "x", NULL, "x");
+    cr_assert_str_eq(trace, "w(v(p(q(h)q)p)v)w");
+    trace[0] = '\0';
+    /* The generic handler has the router's own. */
+    pk_router_set_generic(whole, generic, NULL);
+    pk_slice bytes = PK_SLICE("abc");
+    const void *value;
+    cr_assert_eq(
+        pk_loop_run_until(loop, pk_call_generic(channel, "/a.B/C", bytes, NULL), &value).code,
+        PK_OK);
+    cr_assert(says(*(const pk_slice *) value, "abc"));
+    cr_assert_str_eq(trace, "w(v(g)v)w");
+    trace[0] = '\0';
+    cr_assert_eq(pk_router_intercept(whole, around, (void *) "u"), 0);
+    cr_assert_eq(
+        pk_loop_run_until(loop, pk_call_generic(channel, "/a.B/C", bytes, NULL), NULL).code, PK_OK);
+    cr_assert_str_eq(trace, "w(v(u(g)u)v)w");
+    trace[0] = '\0';
+    pk_router_set_raw(whole, raw_once, NULL);
+    pk_writer *out;
+    pk_reader *in = pk_call_raw(channel, "/a.B/C", NULL, &out, NULL);
+    pk_writer_end(out);
+    cr_assert_eq(pk_loop_run_until(loop, pk_reader_read(in), NULL).code, PK_OK);
+    cr_assert_str_eq(trace, "w(v(u(r)u)v)w");
+    pk_reader_unref(in);
+    pk_writer_unref(out);
+    /* A path that nobody has is pekoe's own to refuse. */
+    trace[0] = '\0';
+    pk_router_set_raw(whole, NULL, NULL);
+    cr_assert_eq(
+        pk_loop_run_until(loop, pk_call_generic(channel, "/a.B/C", bytes, NULL), NULL).code,
+        PK_UNIMPLEMENTED);
+    cr_assert_str_eq(trace, "");
+    pk_channel_free(channel);
+    pk_router_free(whole);
+    pk_loop_free(loop);
+}
+
+static pk_future refuse(void *self, pk_call *call, pk_next *next)
+{
+    return pk_failed(call, PK_UNAUTHENTICATED, "who are you?");
+}
+
+Test(router_chain, gRPC_Web_calls_are_intercepted_too)
+{
+    pk_loop *loop;
+    pk_router *router;
+    trace[0] = '\0';
+    cr_assert_eq(pk_loop_new(&loop, NULL), 0);
+    cr_assert_eq(pk_router_new(&router, loop, PK_ROUTER_OPTS(.grpc_web = true)), 0);
+    cr_assert_eq(helloworld_greeter_route(router, &impl, NULL), 0);
+    cr_assert_eq(pk_router_intercept(router, around, (void *) "s"), 0);
+    cr_assert_eq(pk_router_intercept(router, refuse, NULL), 0);
+    pk_test_exchange *x = pk_test_exchange_new(
+        router, &(pk_test_request){.path = "/helloworld.Greeter/SayHello",
+                                   .content_type = "application/grpc-web+proto"});
+    pk_test_exchange_send(x, "\0\0\0\0\0", 5);
+    pk_test_exchange_end(x);
+    cr_assert(pk_test_exchange_finished(x));
+    const char *code = pk_test_exchange_field(x, "grpc-status");
+    pk_slice body = pk_test_exchange_body(x);
+    cr_assert(code ? strcmp(code, "16") == 0
+                   : memmem(body.bytes, body.length, "grpc-status:16", 14) != NULL);
+    cr_assert_str_eq(trace, "s(!s");
+    pk_test_exchange_free(x);
+    pk_router_free(router);
+    pk_loop_free(loop);
+}
+
+Test(router_chain, the_example_of_the_page_logs_both_sides)
+{
+    in_process = true;
+    struct client_kit kit = open_kit();
+    on_server(&kit, log_call, NULL);
+    on_client(&kit, log_call, NULL);
+    FILE *out = tmpfile();
+    cr_assert_not_null(out);
+    logged = out;
+    greeted(&kit, "x", NULL, "x");
+    cr_assert_eq(greeted(&kit, "fail", NULL, NULL).code, PK_ABORTED);
+    char line[200];
+    static const char *const ends[] = {": OK after ", ": OK after ", ": ABORTED after ",
+                                       ": ABORTED after "};
+    rewind(out);
+    for (size_t i = 0; i < 4; i++) {
+        cr_assert_not_null(fgets(line, sizeof line, out));
+        cr_assert_eq(strncmp(line, "/helloworld.Greeter/SayHello from ", 34), 0, "%s", line);
+        cr_assert_not_null(strstr(line, ends[i]), "%s", line);
+    }
+    cr_assert_null(fgets(line, sizeof line, out));
+    fclose(out);
+    client_kit_close(&kit);
+}
