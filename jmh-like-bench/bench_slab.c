@@ -1,14 +1,20 @@
 /*
  * SlabBenchmark: one message decoded, or packed, per operation; 64 different ones in turn.
  *
- * Engines of decode: `slab` refills a private buffer and decodes in place, `slab-copying` is what
- * calls use, `slab-lookahead` and `slab-prescan` are the other strategies of reservation; all with
- * UTF-8 check, budget and depth limit, in an arena that keeps its blocks. `protobuf-c` is
- * libprotobuf-c with malloc, `protobuf-c-arena` the same with a bump allocator.
- * `refill` is the copy that `slab` makes beside decoding: what is to be subtracted from it. `cpp`,
- * `cpp-reused` and `cpp-arena` are C++ protobuf, `upb` is upb, both from Debian's packages where they
- * are installed.
- * What a decode takes from the arena is reported as `memory`, in bytes per operation.
+ * Engines of decode: `slab` is what calls use, the payload copied and then decoded in place;
+ * `slabZeroCopy` refills a private buffer, as a read would, and decodes there. Both with UTF-8 check,
+ * budget and depth limit, in an arena that keeps its blocks. `protobufC` is libprotobuf-c with
+ * malloc, `protobufCArena` the same with a bump allocator. `cpp`, `cppReused` and `cppArena` are C++
+ * protobuf: a new message each time, one that is cleared, one in an arena with a block that is kept;
+ * `upb` is upb with such a block. Both are from Debian's packages and left out where they are not
+ * installed.
+ *
+ * Beside them: `refill`, the copy that slabZeroCopy makes before it decodes, to be subtracted from
+ * it; `zeroCopyLookahead` and `zeroCopyPrescan`, the other strategies of reservation, in place;
+ * `zeroCopyUnchecked`, in place without the UTF-8 check.
+ *
+ * What a decode takes is reported as `memory`, in bytes per operation: of the arena, or of malloc
+ * with what it needs for itself.
  */
 #include "jmh-like-bench/harness.h"
 #include "jmh-like-bench/slab_payloads.h"
@@ -16,6 +22,7 @@
 #include "marshalling/decoder.h"
 #include "marshalling/message.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,17 +37,19 @@ struct state {
     bool (*pack)(struct state *state, size_t index);
     size_t turn;
     size_t failures;
-    size_t taken; /* bytes of the arena, last decode */
+    const ProtobufCMessage *decoded; /* what is left of the last decode, or NULL */
     pk_reserve reserve;
+    const struct engine *engine;
+    const pk_message_type *type; /* of the payloads; its twin for zeroCopyUnchecked */
     const struct pk_bench_peer_kind *peer_kind;
     struct pk_bench_peer *peer;
 };
 
 /* ---- Engines -------------------------------------------------------------------------------- */
 
-static bool decode_slab(struct state *state, size_t index)
+static bool decode_zero_copy(struct state *state, size_t index)
 {
-    const pk_message_type *type = state->payloads.type;
+    const pk_message_type *type = state->type;
     size_t length = state->payloads.lengths[index];
     void *message = NULL;
     pk_decoder decoder;
@@ -51,6 +60,7 @@ static bool decode_slab(struct state *state, size_t index)
     decoder.reserve = state->reserve;
     int error = type->decode(&decoder, &message, state->private_copy, length);
     pk_decoder_done(&decoder);
+    state->decoded = message;
     pk_bench_keep(message);
     return !error;
 }
@@ -64,12 +74,13 @@ static bool refill(struct state *state, size_t index)
 
 static bool decode_copying(struct state *state, size_t index)
 {
-    void *message;
+    void *message = NULL;
     const char *problem;
     pk_arena_reset(&state->arena);
     int error =
         pk_message_decode(state->payloads.type, &state->arena, NULL, state->payloads.bytes[index],
                           state->payloads.lengths[index], &message, &problem);
+    state->decoded = message;
     pk_bench_keep(message);
     return !error;
 }
@@ -102,6 +113,7 @@ static bool decode_protobuf_c_arena(struct state *state, size_t index)
     ProtobufCMessage *message =
         protobuf_c_message_unpack(state->payloads.type->descriptor, &allocator,
                                   state->payloads.lengths[index], state->payloads.bytes[index]);
+    state->decoded = message;
     pk_bench_keep(message);
     return message != NULL;
 }
@@ -127,7 +139,6 @@ static bool pack_protobuf_c(struct state *state, size_t index)
     return true;
 }
 
-#if defined(PK_BENCH_CPP) || defined(PK_BENCH_UPB)
 static bool decode_peer(struct state *state, size_t index)
 {
     return state->peer_kind->decode(state->peer, state->payloads.bytes[index],
@@ -141,95 +152,124 @@ static bool pack_peer(struct state *state, size_t index)
     pk_bench_keep(packed);
     return packed != NULL;
 }
-#endif
 
+#ifdef PK_BENCH_CPP
+#define CPP(kind) true, &kind
+#else
+#define CPP(kind) true, NULL
+#endif
+#ifdef PK_BENCH_UPB
+#define UPB(kind) true, &kind
+#else
+#define UPB(kind) true, NULL
+#endif
+#define NO_PEER false, NULL
+
+/* No `pack`: the engine is a way of decoding only. */
 static const struct engine {
     const char *name;
     bool (*decode)(struct state *state, size_t index);
     bool (*pack)(struct state *state, size_t index);
     pk_reserve reserve;
-    const struct pk_bench_peer_kind *peer;
+    bool is_peer;
+    const struct pk_bench_peer_kind *peer; /* NULL where it is not installed */
 } engines[] = {
-    {"slab", decode_slab, pack_reverse, PK_RESERVE_GROWTH, NULL},
-    {"slab-lookahead", decode_slab, NULL, PK_RESERVE_LOOKAHEAD, NULL},
-    {"slab-prescan", decode_slab, NULL, PK_RESERVE_PRESCAN, NULL},
-    {"slab-copying", decode_copying, NULL, PK_RESERVE_GROWTH, NULL},
-    {"refill", refill, NULL, PK_RESERVE_GROWTH, NULL},
-    {"protobuf-c", decode_protobuf_c, pack_protobuf_c, PK_RESERVE_GROWTH, NULL},
-    {"protobuf-c-arena", decode_protobuf_c_arena, NULL, PK_RESERVE_GROWTH, NULL},
-#ifdef PK_BENCH_CPP
-    {"cpp", decode_peer, pack_peer, PK_RESERVE_GROWTH, &pk_bench_cpp},
-    {"cpp-reused", decode_peer, NULL, PK_RESERVE_GROWTH, &pk_bench_cpp_reused},
-    {"cpp-arena", decode_peer, NULL, PK_RESERVE_GROWTH, &pk_bench_cpp_arena},
-#endif
-#ifdef PK_BENCH_UPB
-    {"upb", decode_peer, pack_peer, PK_RESERVE_GROWTH, &pk_bench_upb},
-#endif
+    {"slab", decode_copying, pack_reverse, PK_RESERVE_GROWTH, NO_PEER},
+    {"slabZeroCopy", decode_zero_copy, NULL, PK_RESERVE_GROWTH, NO_PEER},
+    {"protobufC", decode_protobuf_c, pack_protobuf_c, PK_RESERVE_GROWTH, NO_PEER},
+    {"protobufCArena", decode_protobuf_c_arena, NULL, PK_RESERVE_GROWTH, NO_PEER},
+    {"cpp", decode_peer, pack_peer, PK_RESERVE_GROWTH, CPP(pk_bench_cpp)},
+    {"cppReused", decode_peer, NULL, PK_RESERVE_GROWTH, CPP(pk_bench_cpp_reused)},
+    {"cppArena", decode_peer, NULL, PK_RESERVE_GROWTH, CPP(pk_bench_cpp_arena)},
+    {"upb", decode_peer, pack_peer, PK_RESERVE_GROWTH, UPB(pk_bench_upb)},
+    {"refill", refill, NULL, PK_RESERVE_GROWTH, NO_PEER},
+    {"zeroCopyLookahead", decode_zero_copy, NULL, PK_RESERVE_LOOKAHEAD, NO_PEER},
+    {"zeroCopyPrescan", decode_zero_copy, NULL, PK_RESERVE_PRESCAN, NO_PEER},
+    {"zeroCopyUnchecked", decode_zero_copy, NULL, PK_RESERVE_GROWTH, NO_PEER},
 };
-
-#ifdef PK_BENCH_CPP
-#define CPP_DECODES "cpp", "cpp-reused", "cpp-arena",
-#define CPP_PACKS "cpp",
-#else
-#define CPP_DECODES
-#define CPP_PACKS
-#endif
-#ifdef PK_BENCH_UPB
-#define UPB "upb",
-#else
-#define UPB
-#endif
 
 /* ---- The harness's side --------------------------------------------------------------------- */
 
-static void *setup(pk_bench_context *context)
+static void open_engine(pk_bench_context *context, struct state *state)
 {
+    const struct engine *engine = state->engine;
+    state->decode = engine->decode;
+    state->pack = engine->pack;
+    state->reserve = engine->reserve;
+    state->type = strcmp(engine->name, "zeroCopyUnchecked") == 0 ? state->payloads.unchecked_type
+                                                                 : state->payloads.type;
+    if (!engine->is_peer)
+        return;
+    state->peer_kind = engine->peer;
+    state->peer = engine->peer->open(state->payloads.type->name,
+                                     (const uint8_t *const *) state->payloads.bytes,
+                                     state->payloads.lengths, PK_BENCH_PAYLOADS);
+    if (!state->peer)
+        pk_bench_fail(context, "%s cannot be opened", engine->name);
+}
+
+static const struct engine *find_engine(const char *name)
+{
+    for (size_t i = 0; i < sizeof engines / sizeof engines[0]; i++) {
+        if (strcmp(name, engines[i].name) == 0)
+            return &engines[i];
+    }
+    return NULL;
+}
+
+/* Whether the trial is one; else it has been left out or has failed. */
+static bool can_run(pk_bench_context *context, bool packs)
+{
+    const char *shape = pk_bench_value(context, "shape");
+    size_t count = pk_bench_number(context, "n");
+    const struct engine *engine = find_engine(pk_bench_value(context, "engine"));
+    if (!engine)
+        pk_bench_fail(context, "there is no engine %s", pk_bench_value(context, "engine"));
+    else if (!pk_bench_payloads_have(shape, 0))
+        pk_bench_fail(context, "there is no shape %s", shape);
+    else if (!pk_bench_payloads_have(shape, count))
+        pk_bench_skip(context, "%s is not measured with %zu", shape, count);
+    else if (packs && !engine->pack)
+        pk_bench_skip(context, "%s is a way of decoding", engine->name);
+    else if (engine->is_peer && !engine->peer)
+        pk_bench_skip(context, "%s is not installed", engine->name);
+    else
+        return true;
+    return false;
+}
+
+static void *setup(pk_bench_context *context, bool packs)
+{
+    if (!can_run(context, packs))
+        return NULL;
     struct state *state = calloc(1, sizeof *state);
-    const char *engine = pk_bench_value(context, "engine");
     bool dense = strcmp(pk_bench_value(context, "presence"), "dense") == 0;
     if (!state ||
-        !pk_bench_payloads_init(&state->payloads, pk_bench_value(context, "shape"), dense) ||
+        !pk_bench_payloads_init(&state->payloads, pk_bench_value(context, "shape"),
+                                pk_bench_number(context, "n"), dense) ||
         pk_memory_init(&state->memory, NULL)) {
-        pk_bench_fail(context, "no such shape, or out of memory");
+        pk_bench_fail(context, "out of memory");
         return state;
     }
+    state->engine = find_engine(pk_bench_value(context, "engine"));
     pk_arena_init(&state->arena, &state->memory, 0);
     pk_buffer_pool_init(&state->pool, &state->memory);
     state->packed = pk_buffer_get(&state->pool);
     state->private_copy = calloc(1, state->payloads.largest + PK_DECODE_PADDING);
-    for (size_t i = 0; i < sizeof engines / sizeof engines[0]; i++) {
-        if (strcmp(engine, engines[i].name) == 0) {
-            state->decode = engines[i].decode;
-            state->pack = engines[i].pack;
-            state->reserve = engines[i].reserve;
-            state->peer_kind = engines[i].peer;
-        }
-    }
     if (!state->packed || !state->private_copy)
         pk_bench_fail(context, "out of memory");
-    if (state->peer_kind)
-        state->peer = state->peer_kind->open(state->payloads.type->name,
-                                             (const uint8_t *const *) state->payloads.bytes,
-                                             state->payloads.lengths, PK_BENCH_PAYLOADS);
-    if (state->peer_kind && !state->peer)
-        pk_bench_fail(context, "%s cannot be opened", engine);
+    open_engine(context, state);
     return state;
 }
 
 static void *setup_decode(pk_bench_context *context)
 {
-    struct state *state = setup(context);
-    if (state && !state->decode)
-        pk_bench_fail(context, "engine %s does not decode", pk_bench_value(context, "engine"));
-    return state;
+    return setup(context, false);
 }
 
 static void *setup_pack(pk_bench_context *context)
 {
-    struct state *state = setup(context);
-    if (state && !state->pack)
-        pk_bench_fail(context, "engine %s does not pack", pk_bench_value(context, "engine"));
-    return state;
+    return setup(context, true);
 }
 
 static void teardown(void *arg)
@@ -268,7 +308,46 @@ static void run_pack(void *arg, uint64_t invocations)
     state->turn = turn;
 }
 
-/* Each payload once more, decoded by the door that calls use and packed by protobuf-c. */
+/* Counts what malloc gives, and the word that it keeps in front of each block. */
+static void *counted_malloc(void *taken, size_t size)
+{
+    void *block = malloc(size);
+    if (block)
+        *(size_t *) taken += malloc_usable_size(block) + sizeof(size_t);
+    return block;
+}
+
+static void counted_free(void *taken, void *block)
+{
+    (void) taken;
+    free(block);
+}
+
+static size_t taken_of_malloc(const struct state *state, size_t index)
+{
+    size_t taken = 0;
+    ProtobufCAllocator allocator = {counted_malloc, counted_free, &taken};
+    protobuf_c_message_free_unpacked(protobuf_c_message_unpack(state->type->descriptor, &allocator,
+                                                               state->payloads.lengths[index],
+                                                               state->payloads.bytes[index]),
+                                     &allocator);
+    return taken;
+}
+
+/* What was decoded, packed by libprotobuf-c, is the payload again. */
+static bool is_payload(struct state *state, const ProtobufCMessage *message, size_t index)
+{
+    size_t length = state->payloads.lengths[index];
+    if (protobuf_c_message_get_packed_size(message) != length)
+        return false;
+    uint8_t *packed = malloc(length);
+    bool same = packed && protobuf_c_message_pack(message, packed) == length &&
+                memcmp(packed, state->payloads.bytes[index], length) == 0;
+    free(packed);
+    return same;
+}
+
+/* Each payload once more, in a fresh block, looked into where the engine leaves a message. */
 static void check_decode(pk_bench_context *context, void *arg, uint64_t invocations)
 {
     struct state *state = arg;
@@ -279,12 +358,19 @@ static void check_decode(pk_bench_context *context, void *arg, uint64_t invocati
         pk_arena reset = state->arena;
         pk_arena_init(&state->arena, reset.memory, 1u << 20);
         uint8_t *before = state->arena.at;
+        state->decoded = NULL;
         PK_BENCH_EXPECT(context, state->decode(state, i));
         taken += (double) (state->arena.at - before);
+        if (state->engine->decode == decode_protobuf_c)
+            taken += (double) taken_of_malloc(state, i);
+        else if (state->decoded)
+            PK_BENCH_EXPECT(context, is_payload(state, state->decoded, i));
         pk_arena_done(&state->arena);
         state->arena = reset;
     }
-    pk_bench_metric_add(context, "memory", "B/op", taken / PK_BENCH_PAYLOADS);
+    state->decoded = NULL;
+    if (taken > 0)
+        pk_bench_metric_add(context, "memory", "B/op", taken / PK_BENCH_PAYLOADS);
 }
 
 static void check_pack(pk_bench_context *context, void *arg, uint64_t invocations)
@@ -300,23 +386,24 @@ static void check_pack(pk_bench_context *context, void *arg, uint64_t invocation
     }
 }
 
-#define SHAPES                                                                             \
-    {"shape",                                                                              \
-     PK_BENCH_VALUES("batch-8", "batch-32", "batch-128", "order-1", "order-8", "order-32", \
-                     "order-128", "write-1", "write-32", "write-128", "hello")},           \
-        {"presence", PK_BENCH_VALUES("random", "dense")},                                  \
-    {                                                                                      \
-        NULL, NULL                                                                         \
+/* Shapes are not measured with each n: see slab_payloads.h. */
+#define SHAPES                                                                              \
+    {"shape", PK_BENCH_VALUES("SlabBatch", "NestedOrder", "WriteRequest", "HelloRequest")}, \
+        {"n", PK_BENCH_VALUES("1", "8", "32", "128")},                                      \
+        {"presence", PK_BENCH_VALUES("random", "dense")},                                   \
+    {                                                                                       \
+        NULL, NULL                                                                          \
     }
 
 static const pk_bench_param decode_params[] = {
-    {"engine", PK_BENCH_VALUES("slab", "slab-lookahead", "slab-prescan", "slab-copying", "refill",
-                               CPP_DECODES UPB "protobuf-c", "protobuf-c-arena")},
+    {"engine", PK_BENCH_VALUES("slab", "slabZeroCopy", "protobufC", "protobufCArena", "cpp",
+                               "cppReused", "cppArena", "upb", "refill", "zeroCopyLookahead",
+                               "zeroCopyPrescan", "zeroCopyUnchecked")},
     SHAPES,
 };
 
 static const pk_bench_param pack_params[] = {
-    {"engine", PK_BENCH_VALUES("slab", CPP_PACKS UPB "protobuf-c")},
+    {"engine", PK_BENCH_VALUES("slab", "protobufC", "cpp", "upb")},
     SHAPES,
 };
 

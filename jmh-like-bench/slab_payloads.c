@@ -4,6 +4,7 @@
 #include <pekoe/generated_messages.h>
 
 #include "slab_shapes.pekoe.h"
+#include "slab_unchecked.pekoe.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -322,15 +323,51 @@ static void *hello(struct source *source, size_t count)
 /* --------------------------------------------------------------------------------------------- */
 
 static const struct shape {
-    const char *name; /* what stands before the number of elements */
+    const char *name;
     const pk_message_type *type;
+    const pk_message_type *unchecked_type;
     void *(*make)(struct source *source, size_t count);
+    size_t counts[5]; /* up to a 0 */
 } shapes[] = {
-    {"batch-", &slab_shapes_slab_batch_type, batch},
-    {"order-", &slab_shapes_nested_order_type, order},
-    {"write-", &slab_shapes_write_request_type, write_request},
-    {"hello", &slab_shapes_hello_request_type, hello},
+    {"SlabBatch",
+     &slab_shapes_slab_batch_type,
+     &slab_unchecked_slab_batch_type,
+     batch,
+     {8, 32, 128}},
+    {"NestedOrder",
+     &slab_shapes_nested_order_type,
+     &slab_unchecked_nested_order_type,
+     order,
+     {1, 8, 32, 128}},
+    {"WriteRequest",
+     &slab_shapes_write_request_type,
+     &slab_unchecked_write_request_type,
+     write_request,
+     {1, 32, 128}},
+    {"HelloRequest",
+     &slab_shapes_hello_request_type,
+     &slab_unchecked_hello_request_type,
+     hello,
+     {1}},
 };
+
+static const struct shape *find_shape(const char *name)
+{
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        if (strcmp(name, shapes[i].name) == 0)
+            return &shapes[i];
+    }
+    return NULL;
+}
+
+bool pk_bench_payloads_have(const char *name, size_t count)
+{
+    const struct shape *shape = find_shape(name);
+    bool has = shape && count == 0;
+    for (size_t i = 0; shape && shape->counts[i] != 0; i++)
+        has |= shape->counts[i] == count;
+    return has;
+}
 
 static bool add_payload(struct pk_bench_payloads *payloads, size_t index, void *message)
 {
@@ -348,19 +385,16 @@ static bool add_payload(struct pk_bench_payloads *payloads, size_t index, void *
     return true;
 }
 
-bool pk_bench_payloads_init(struct pk_bench_payloads *payloads, const char *name, bool dense)
+bool pk_bench_payloads_init(struct pk_bench_payloads *payloads, const char *name, size_t count,
+                            bool dense)
 {
-    const struct shape *shape = NULL;
+    const struct shape *shape = find_shape(name);
     memset(payloads, 0, sizeof *payloads);
-    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        if (strncmp(name, shapes[i].name, strlen(shapes[i].name)) == 0)
-            shape = &shapes[i];
-    }
     if (!shape || pk_memory_init(&payloads->memory, NULL))
         return false;
     pk_arena_init(&payloads->arena, &payloads->memory, 0);
     payloads->type = shape->type;
-    size_t count = strtoul(name + strlen(shape->name), NULL, 10);
+    payloads->unchecked_type = shape->unchecked_type;
     struct source source = {&payloads->arena, 88172645463325252u + count, dense};
     for (size_t i = 0; i < PK_BENCH_PAYLOADS; i++) {
         if (!add_payload(payloads, i, shape->make(&source, count)))
