@@ -335,9 +335,11 @@ static bool is_forwarded(const pk_metadata *metadata, const pk_field *field)
     static const pk_slice one_hop[] = {PK_SLICE("expect"), PK_SLICE("http2-settings"),
                                        PK_SLICE("proxy-authorization"),
                                        PK_SLICE("proxy-authenticate")};
+    if (!is_text(field->value))
+        return false;
     if (is_one_of(field->name, end_to_end, sizeof end_to_end / sizeof *end_to_end))
         return true;
-    if (!is_shown(metadata, field) || !is_key(field->name) || !is_text(field->value))
+    if (!is_shown(metadata, field) || !is_key(field->name))
         return false;
     return !is_one_of(field->name, one_hop, sizeof one_hop / sizeof *one_hop) &&
            !is_of_connection(metadata, field->name);

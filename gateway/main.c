@@ -66,7 +66,7 @@ static void reload(program *gateway)
         fprintf(stderr, "pekoe-gateway: %s has changed, which needs a restart\n", fixed);
     for (unsigned i = 0; i < gateway->count; i++)
         if (!gateway_worker_reload(gateway->workers[i], config))
-            say("out of memory: a thread keeps its configuration");
+            say("a thread keeps its configuration: it has ended, or memory has");
     gateway_config_unref(gateway->config);
     gateway->config = config;
     say("the configuration was read again");
@@ -83,9 +83,9 @@ static bool all_ended(const program *gateway)
 static void stop_all(program *gateway, uint64_t drain_ms)
 {
     for (unsigned i = 0; i < gateway->count; i++)
-        if (!gateway_worker_has_ended(gateway->workers[i]) &&
-            !gateway_worker_stop(gateway->workers[i], drain_ms))
-            abort(); /* without memory for one word to a thread there is nothing to drain */
+        if (!gateway_worker_stop(gateway->workers[i], drain_ms) &&
+            !gateway_worker_has_ended(gateway->workers[i]))
+            say("a thread was not told to end: ask again");
 }
 
 static void serve(program *gateway)

@@ -25,8 +25,9 @@ struct gateway_worker {
     sem_t started;
     gateway_error error; /* why it has not started; empty: it has */
     atomic_bool ended;
+    pthread_mutex_t lock; /* of `loop` where orders are given: it goes when the thread ends */
+    pk_loop *loop;        /* NULL: it is not there yet, or any more */
     /* From here on its own thread's. */
-    pk_loop *loop;
     pk_server *server, *files, *admin; /* the last two may be NULL */
     gateway_list bound, bound_tls;     /* where the main one listens */
     char *files_bound, *admin_bound;
@@ -199,6 +200,15 @@ static order *new_order(gateway_worker *worker)
     return made;
 }
 
+/* Has the worker's thread run fn(given). False: it has ended, or there is no memory. */
+static bool give(gateway_worker *worker, void (*fn)(void *given), order *given)
+{
+    pthread_mutex_lock(&worker->lock);
+    bool taken = worker->loop && pk_loop_post(worker->loop, fn, given) == 0;
+    pthread_mutex_unlock(&worker->lock);
+    return taken;
+}
+
 static void reload(void *arg)
 {
     order *given = arg;
@@ -223,7 +233,7 @@ bool gateway_worker_reload(gateway_worker *worker, gateway_config *config)
     if (!given)
         return false;
     given->config = gateway_config_ref(config);
-    if (pk_loop_post(worker->loop, reload, given) == 0)
+    if (give(worker, reload, given))
         return true;
     gateway_config_unref(config);
     free(given);
@@ -263,7 +273,7 @@ bool gateway_worker_stop(gateway_worker *worker, uint64_t drain_ms)
     if (!given)
         return false;
     given->drain_ms = drain_ms;
-    if (pk_loop_post(worker->loop, stop, given) == 0)
+    if (give(worker, stop, given))
         return true;
     free(given);
     return false;
@@ -401,7 +411,10 @@ static void close_all(gateway_worker *worker)
     if (worker->setup)
         leave_setup(worker, worker->setup);
     free_old_setups(worker);
-    pk_loop_free(worker->loop);
+    pthread_mutex_lock(&worker->lock);
+    pk_loop *loop = pk_steal(&worker->loop);
+    pthread_mutex_unlock(&worker->lock);
+    pk_loop_free(loop);
     gateway_access_log_flush(&worker->lines);
 }
 
@@ -437,11 +450,13 @@ gateway_worker *gateway_worker_start(unsigned number, const gateway_worker *firs
     worker->config = gateway_config_ref(config);
     worker->lines.log = &shared->log;
     sem_init(&worker->started, 0, 0);
+    pthread_mutex_init(&worker->lock, NULL);
     int error = pthread_create(&worker->thread, NULL, run, worker);
     if (error != 0) {
         snprintf(ret_error->text, sizeof ret_error->text, "no thread: %s", strerror(error));
         gateway_config_unref(config);
         sem_destroy(&worker->started);
+        pthread_mutex_destroy(&worker->lock);
         free(worker);
         return NULL;
     }
@@ -464,6 +479,7 @@ gateway_worker *gateway_worker_join(gateway_worker *worker)
         return NULL;
     pthread_join(worker->thread, NULL);
     sem_destroy(&worker->started);
+    pthread_mutex_destroy(&worker->lock);
     gateway_list_done(&worker->bound);
     gateway_list_done(&worker->bound_tls);
     free(worker->files_bound);

@@ -30,10 +30,13 @@ PK_NODISCARD gateway_worker *gateway_worker_start(unsigned number, const gateway
 /* Prints where it listens, a line for each address. */
 void gateway_worker_print_addresses(const gateway_worker *worker, FILE *to);
 
-/* Has it use another configuration for calls that come from then on. False without memory. */
+/*
+ * Has it use another configuration for calls that come from then on. False where it has ended, or
+ * without memory.
+ */
 PK_NODISCARD bool gateway_worker_reload(gateway_worker *worker, gateway_config *config);
 
-/* Has it end once its calls have, at the latest after that time. False without memory. */
+/* Has it end once its calls have, at the latest after that time. False as above. */
 PK_NODISCARD bool gateway_worker_stop(gateway_worker *worker, uint64_t drain_ms);
 
 /* Whether it has ended. */

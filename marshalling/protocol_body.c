@@ -260,6 +260,10 @@ int pk_body_reader_next(pk_body_reader *reader, pk_body_message *ret_message)
         bool is_flagged = frame.flags & PK_FRAME_COMPRESSED;
         if (PK_UNLIKELY(is_flagged && is_message && (reader->kind & PK_BODY_RAW))) {
             message.compressed = true;
+        } else if (PK_UNLIKELY(is_flagged && !reader->incoming)) {
+            return fail(
+                reader, PK_ERR_MALFORMED,
+                PK_STATUS(PK_INTERNAL, "the trailers are compressed in a way that is not known"));
         } else if (PK_UNLIKELY(is_flagged)) {
             r = decompress(reader, frame.payload, &message.bytes);
             if (r < 0)

@@ -43,6 +43,12 @@ static struct outcome read_all(unsigned choice, const uint8_t *bytes, size_t siz
     pk_arena_init(&arena, &memory, 0);
     pk_body_reader_init(&reader, protocols[choice & 3], &marshalling, &arena,
                         compressors[choice >> 2 & 3], LIMIT, choice >> 4 & 3);
+    if (choice & 0x40) {
+        const pk_field named = {.name = PK_SLICE("grpc-encoding"), .value = PK_SLICE("zstd")};
+        pk_head head = {.fields = &named, .count = 1};
+        head.first[PK_FIELD_GRPC_ENCODING] = choice & 0x80 ? 1 : 0;
+        pk_body_reader_set_raw(&reader, &head);
+    }
     for (size_t at = 0; at < size && r >= 0; at += piece) {
         size_t now = size - at < piece ? size - at : piece;
         uint8_t *exact = malloc(now);

@@ -204,3 +204,61 @@ Test(metadata, without_memory_adding_fails_and_changes_nothing)
     cr_expect_eq(metadata.count, 0);
     tear_down();
 }
+
+Test(metadata, forwards_fields_as_they_came_and_nothing_of_the_hop, .init = set_up,
+     .fini = tear_down)
+{
+    const pk_field fields[] = {
+        field(":path", "/a.B/C"),
+        field("te", "trailers"),
+        field("content-type", "application/grpc"),
+        field("grpc-timeout", "1S"),
+        field("grpc-accept-encoding", "gzip"),
+        field("grpc-trace-bin", "AA=="),
+        field("grpc-retry-pushback-ms", "10"),
+        field("connection", "keep-alive, X-Hop ,x-other"),
+        field("x-hop", "1"),
+        field("x-other", "2"),
+        field("x-text", "a"),
+        field("x-text", "b"),
+        field("x-key-bin", "AA==, AQ"),
+        field("x-no-bin", "!"),
+        field("x-tab", "a\tb"),
+        field("x-high", "\xc3\xbc"),
+        field("x!odd", "1"),
+        field("proxy-authorization", "secret"),
+        field("user-agent", "me"),
+    };
+    const pk_metadata from = OVER(fields);
+    pk_metadata to, received = from;
+    pk_metadata_init(&to, &arena);
+    cr_assert_eq(pk_metadata_forward(&to, &from, NULL, NULL), 0);
+    char text[512], *at = text;
+    for (size_t i = 0; i < to.count; i++)
+        at += sprintf(at, "%.*s=%.*s;", (int) to.fields[i].name.length,
+                      (const char *) to.fields[i].name.bytes, (int) to.fields[i].value.length,
+                      (const char *) to.fields[i].value.bytes);
+    cr_assert_str_eq(text, "grpc-trace-bin=AA==;grpc-retry-pushback-ms=10;x-text=a;x-text=b;"
+                           "x-key-bin=AA==, AQ;x-no-bin=!;user-agent=me;");
+    cr_assert_eq(pk_metadata_forward(&received, &from, NULL, NULL), PK_ERR_STATE);
+    cr_assert_eq(pk_metadata_forward(NULL, &from, NULL, NULL), PK_ERR_NOMEM);
+    cr_assert_eq(pk_metadata_forward(&to, NULL, NULL, NULL), 0);
+}
+
+static bool begins_with_x(void *self, pk_slice key)
+{
+    *(unsigned *) self += 1;
+    return key.bytes[0] == 'x';
+}
+
+Test(metadata, forwards_what_a_filter_keeps, .init = set_up, .fini = tear_down)
+{
+    const pk_field fields[] = {field("x-a", "1"), field("y-a", "2"), field("te", "trailers")};
+    const pk_metadata from = OVER(fields);
+    pk_metadata to;
+    unsigned asked = 0;
+    pk_metadata_init(&to, &arena);
+    cr_assert_eq(pk_metadata_forward(&to, &from, begins_with_x, &asked), 0);
+    cr_assert_eq(asked, 2);
+    cr_assert_str_eq(all(&to, NULL), "x-a[1]");
+}
