@@ -134,11 +134,60 @@ static pk_future old_style(void *self, pk_call *call, pk_slice request)
     return pk_recover(reply, report_failure, call);
 }
 
+/* ---- Handlers without work, for calls that were not routed ---- */
+
+static pk_future reply_constant(const void *impl, void *self, pk_call *call, const void *request,
+                                pk_reader *in, pk_writer *out)
+{
+    return pk_done(self);
+}
+
+struct draining {
+    pk_reader *in;
+    const void *reply;
+};
+
+static pk_future drain(const void *request, void *arg)
+{
+    struct draining *draining = arg;
+    return request ? pk_then(pk_reader_read(draining->in), drain, draining)
+                   : pk_done(draining->reply);
+}
+
+static pk_future drain_and_reply(const void *impl, void *self, pk_call *call, const void *request,
+                                 pk_reader *in, pk_writer *out)
+{
+    struct draining *draining = pk_call_new(call, struct draining, in, self);
+    return pk_then(pk_reader_read(in), drain, draining);
+}
+
+static const pk_method synthetic_unary = {
+    .path = "/by.hand/SayHello",
+    .path_length = sizeof "/by.hand/SayHello" - 1,
+    .request = &helloworld_hello_request_type,
+    .reply = &helloworld_hello_reply_type,
+    .invoke = reply_constant,
+    .serve = pk_serve_unary,
+    .style = PK_UNARY,
+};
+
+static const pk_method synthetic_client_streaming = {
+    .path = "/by.hand/SayHello",
+    .path_length = sizeof "/by.hand/SayHello" - 1,
+    .request = &helloworld_hello_request_type,
+    .reply = &helloworld_hello_reply_type,
+    .invoke = drain_and_reply,
+    .serve = pk_serve_streaming,
+    .style = PK_CLIENT_STREAMING,
+};
+
 /* ---- State ---- */
 
 struct state {
     pk_loop *loop;
     pk_router *router;
+    struct pk_bench_unrouted unrouted;
+    Helloworld__HelloReply constant; /* what the handlers without work reply */
     struct pk_bench_exchange exchange;
 };
 
@@ -177,6 +226,41 @@ static void *setup_old_style(pk_bench_context *context)
     if (state)
         pk_router_set_generic(state->router, old_style, NULL);
     return state;
+}
+
+/* Past the router: to the generated handler, or to one without work. */
+static struct state *setup_unrouted(pk_bench_context *context, const pk_method *method,
+                                    unsigned messages)
+{
+    static char once[] = "Hello, Alice";
+    static char often[] =
+        "Hello, Alice and Alice and Alice and Alice and Alice and Alice and Alice "
+        "and Alice and Alice and Alice and Alice and Alice and Alice and Alice";
+    struct state *state = setup(context, "/helloworld.Greeter/SayHello", messages);
+    if (!state)
+        return NULL;
+    bool compressed = strcmp(pk_bench_value(context, "codec"), "gzip") == 0;
+    state->constant = (Helloworld__HelloReply) HELLOWORLD__HELLO_REPLY__INIT;
+    state->constant.message = compressed ? often : once;
+    state->unrouted = (struct pk_bench_unrouted){
+        .router = state->router, .method = method, .impl = &greeter, .self = &state->constant};
+    pk_bench_exchange_unroute(&state->exchange, &state->unrouted);
+    return state;
+}
+
+static void *setup_synthetic_unary(pk_bench_context *context)
+{
+    return setup_unrouted(context, &synthetic_unary, 1);
+}
+
+static void *setup_synthetic_client_streaming(pk_bench_context *context)
+{
+    return setup_unrouted(context, &synthetic_client_streaming, MESSAGES);
+}
+
+static void *setup_handle_unary(pk_bench_context *context)
+{
+    return setup_unrouted(context, &helloworld_greeter_service.methods[0], 1);
 }
 
 static void *setup_server_streaming(pk_bench_context *context)
@@ -267,6 +351,24 @@ static const pk_benchmark benchmarks[] = {
     STYLE("oldStyleUnary", setup_old_style, check_one,
           "one SayHello through a handler composed by hand of decode, then, encode, recover, with "
           "the public API alone"),
+    STYLE(
+        "syntheticUnary", setup_synthetic_unary, check_one,
+        "one call without routing, negotiation and work of the handler: decode, a constant reply, "
+        "encode, read the response"),
+    STYLE("syntheticClientStreaming", setup_synthetic_client_streaming, check_one,
+          "10 requests read by a handler that does nothing with them, a constant reply; without "
+          "routing and negotiation"),
+    {
+        .name = "pekoe.GrpcMarshallingBenchmark.handleUnaryStrict",
+        .operation = "decode, call SayHello (its future is done), encode, read the response; "
+                     "without routing and negotiation",
+        .params = params,
+        .setup = setup_handle_unary,
+        .teardown = teardown,
+        .before_iteration = before_iteration,
+        .run = run_strict,
+        .check = check_one,
+    },
 };
 
 PK_BENCHMARKS(benchmarks)

@@ -2,6 +2,7 @@
 #include "jmh-like-bench/handler_exchange.h"
 
 #include "core/loop.h"
+#include "handlers/call.h"
 
 #include <zlib.h>
 
@@ -177,6 +178,30 @@ void pk_bench_exchange_init(struct pk_bench_exchange *bench, pk_bench_context *c
         memcpy(bench->body, plain, length);
         bench->body_length = length;
     }
+}
+
+static void accept_unrouted(void *self, pk_exchange *exchange, const pk_head *head, bool ended)
+{
+    const struct pk_bench_unrouted *unrouted = self;
+    pk_call *call = pk_call_open(unrouted->router, exchange, head, unrouted->protocol);
+    exchange->user = call;
+    call->method = unrouted->method;
+    call->path = unrouted->method->path;
+    call->impl = unrouted->impl;
+    call->self = unrouted->self;
+    call->encoding.compressor = unrouted->compressor;
+    pk_body_reader_set_incoming(&call->body, unrouted->compressor);
+    unrouted->method->serve(call, ended);
+}
+
+void pk_bench_exchange_unroute(struct pk_bench_exchange *bench, struct pk_bench_unrouted *unrouted)
+{
+    const pk_head *head = &bench->head;
+    pk_slice accepted = pk_head_value(head, PK_FIELD_GRPC_ACCEPT_ENCODING);
+    unrouted->protocol = pk_protocol_for(pk_head_value(head, PK_FIELD_CONTENT_TYPE),
+                                         PK_PROTOCOLS_GRPC | PK_PROTOCOLS_GRPC_WEB);
+    unrouted->compressor = pk_negotiate_accepted(&pk_compressor_set_default, accepted);
+    bench->acceptor = (pk_acceptor){.accept = accept_unrouted, .self = unrouted};
 }
 
 void pk_bench_exchange_done(struct pk_bench_exchange *bench)

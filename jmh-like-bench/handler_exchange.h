@@ -40,6 +40,23 @@ void pk_bench_exchange_init(struct pk_bench_exchange *exchange, pk_bench_context
                             pk_router *router, const char *path, unsigned messages);
 void pk_bench_exchange_done(struct pk_bench_exchange *exchange);
 
+/*
+ * An acceptor in the router's place that finds nothing out: every exchange becomes a call of
+ * `method`, in the protocol and with the compressor that the request is known to have.
+ */
+struct pk_bench_unrouted {
+    pk_router *router;
+    const pk_method *method;
+    const void *impl;
+    void *self;
+    const pk_protocol *protocol;
+    const pk_compressor *compressor;
+};
+
+/* Has the exchange accepted by it; the caller has filled in router, method, impl and self. */
+void pk_bench_exchange_unroute(struct pk_bench_exchange *exchange,
+                               struct pk_bench_unrouted *unrouted);
+
 /* One whole exchange: the body in one chunk, or in chunks. */
 void pk_bench_exchange_strict(struct pk_bench_exchange *exchange);
 void pk_bench_exchange_nonstrict(struct pk_bench_exchange *exchange);
