@@ -69,10 +69,10 @@ def cpu_seconds(pid):
 
 
 class Server:
-    def __init__(self, command):
+    def __init__(self, command, cpu=0):
         self.port = free_port()
         words = [str(word).format(port=self.port) for word in command]
-        self.process = subprocess.Popen(['taskset', '-c', '0', *words], stdin=subprocess.DEVNULL,
+        self.process = subprocess.Popen(['taskset', '-c', str(cpu), *words], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, text=True)
         self.process.stdout.readline()
 
