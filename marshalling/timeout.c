@@ -39,20 +39,30 @@ int pk_timeout_parse(pk_slice value, uint64_t *ret_nanoseconds)
     return PK_ERR_MALFORMED;
 }
 
+/* To three digits that count, upwards. */
+static uint64_t round_up(uint64_t number)
+{
+    uint64_t step = 1;
+    if (number > UINT64_MAX / 2)
+        return number;
+    while (number >= 1000 * step)
+        step *= 10;
+    return number % step == 0 ? number : number - number % step + step;
+}
+
 size_t pk_timeout_print(uint8_t out[PK_TIMEOUT_LENGTH_MAX], uint64_t nanoseconds)
 {
-    uint64_t number = LARGEST;
+    uint64_t rounded = round_up(nanoseconds), number = rounded;
     size_t unit = 0;
-    for (; unit < UNITS; unit++) {
+    /* The coarsest unit up to seconds that loses nothing; beyond, what 8 digits can hold. */
+    while (unit < 3 && rounded > 0 && rounded % units[unit + 1].nanoseconds == 0)
+        unit++;
+    for (;; unit++) {
         uint64_t size = units[unit].nanoseconds;
-        uint64_t rounded_up = nanoseconds / size + (nanoseconds % size != 0);
-        if (rounded_up <= LARGEST) {
-            number = rounded_up;
+        number = rounded / size + (rounded % size != 0);
+        if (number <= LARGEST || unit == UNITS - 1)
             break;
-        }
     }
-    if (unit == UNITS)
-        unit = UNITS - 1;
     uint8_t digits[DIGITS_MAX];
     size_t count = 0, length = 0;
     do {

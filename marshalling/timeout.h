@@ -12,9 +12,10 @@
 PK_NODISCARD int pk_timeout_parse(pk_slice value, uint64_t *ret_nanoseconds);
 
 /*
- * Writes the value for a timeout, in the finest unit in which it fits 8 digits, rounded up so that
- * the peer never gives up first; what is longer than 99999999 hours is written as that. Returns the
- * number of bytes written.
+ * Writes the value for a timeout, rounded up so that the peer never gives up first: to three digits
+ * that count, so at most 1 % more, as gRPC's own core does. Calls with one timeout then say the same
+ * although some microseconds have passed, and HPACK has a text that repeats. Longer than 5124096
+ * hours is written as that. Returns the number of bytes written.
  */
 size_t pk_timeout_print(uint8_t out[PK_TIMEOUT_LENGTH_MAX], uint64_t nanoseconds);
 

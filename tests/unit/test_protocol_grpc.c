@@ -240,7 +240,7 @@ Test(protocol_grpc, a_request_has_its_pseudo_fields_first, .init = set_up, .fini
     cr_expect_str_eq(fields_text(head.items, head.count),
                      ":method: POST\n:scheme: http\n:path: /a.B/C\n:authority: example.org:1\n"
                      "te: trailers\ncontent-type: application/grpc\nuser-agent: pekoe/1\n"
-                     "grpc-timeout: 1500000u\ngrpc-accept-encoding: identity,gzip,deflate\nk: v\n");
+                     "grpc-timeout: 1500m\ngrpc-accept-encoding: identity,gzip,deflate\nk: v\n");
     target.timeout = UINT64_MAX;
     target.user_agent.length = 0;
     fixture.encoding.compressor = &pk_compressor_gzip;
