@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Pekoe's greeter beside servers that nobody here wrote, in one interleaved run.
+"""Pekoe's greeter and client beside others that nobody here wrote, in one interleaved run.
 
 usage: peers.py BUILD [--rounds N] [--rows TEXT] [--quick] [--json FILE]
 
@@ -7,6 +7,8 @@ Builds the peers from Debian's packages (libgrpc++-dev), pins each server to CPU
 CPU 1, and plays the same calls to each in turn. The figure is the server's own CPU time per request
 (user and system, all threads), the median of the rounds; beside it the spread, as a share of it.
 Rows of h2load are played by nghttp2's load generator, which is not ours and slower than the server.
+Rows that begin with "client" are the other way round: each client on CPU 1 calls pekoe's server on
+CPU 0, and the figure is the client's own.
 Ratios are of medians within this run; absolute times move with the machine.
 """
 import argparse
@@ -41,8 +43,8 @@ def free_port():
 
 
 def build_peers(folder):
-    """name -> command, with {port}; what cannot be built is left out, and said."""
-    peers = {}
+    """name -> command, with {port}, of servers, and of clients; what cannot be built is left out."""
+    peers, clients = {}, {}
     floor = folder / 'echo-floor'
     subprocess.run(['cc', '-O2', '-o', floor, HERE / 'echo_floor.c'], check=True)
     peers['echo floor'] = [floor, '{port}']
@@ -52,15 +54,17 @@ def build_peers(folder):
         subprocess.run(['protoc', f'-I{ROOT}/examples/greeter', f'--cpp_out={folder}',
                         f'--grpc_out={folder}', '--plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin',
                         'helloworld.proto'], check=True)
-        server = folder / 'grpcpp-server'
-        subprocess.run(['g++', '-O2', '-std=c++17', f'-I{folder}', '-o', server,
-                        HERE / 'grpcpp_server.cc', folder / 'helloworld.pb.cc',
-                        folder / 'helloworld.grpc.pb.cc', *flags], check=True)
-        peers['grpc++ async'] = [server, 'async', '{port}']
-        peers['grpc++ callback'] = [server, 'callback', '{port}']
+        server, client = folder / 'grpcpp-server', folder / 'grpcpp-client'
+        for program, source in (server, 'grpcpp_server.cc'), (client, 'grpcpp_client.cc'):
+            subprocess.run(['g++', '-O2', '-std=c++17', f'-I{folder}', '-o', program,
+                            HERE / source, folder / 'helloworld.pb.cc',
+                            folder / 'helloworld.grpc.pb.cc', *flags], check=True)
+        for api in 'async', 'callback':
+            peers[f'grpc++ {api}'] = [server, api, '{port}']
+            clients[f'grpc++ {api}'] = [client, api]
     except (OSError, subprocess.CalledProcessError) as error:
         print(f'grpc++ is left out: {error}', file=sys.stderr)
-    return peers
+    return peers, clients
 
 
 def cpu_seconds(pid):
@@ -91,7 +95,22 @@ class Bench:
         self.bodies['hellos'] = folder / 'hellos'
         self.bodies['hellos'].write_bytes(frame('world') * STREAM_MESSAGES)
         self.servers = {}
+        self.clients = {'pekoe': [build / 'jmh-like-bench/unary-client']}
         self.results = {}
+
+    def run_client(self, peer, name, at_once, calls):
+        """One client against pekoe's server."""
+        if peer not in self.clients:
+            return
+        command = ['taskset', '-c', '1', *self.clients[peer],
+                   f'127.0.0.1:{self.servers["pekoe"].port}', calls, at_once]
+        done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode != 0:
+            sys.exit(f'{peer}, {name}: {done.stderr}')
+        values = {key: float(value) for key, value in re.findall(r'(\w+)=([\d.]+)', done.stdout)}
+        self.results.setdefault(name, {}).setdefault(peer, []).append(
+            {'cpu': values['cpu_us'], 'rate': values['rate']})
 
     def run(self, peer, row):
         name, connections, streams, requests, path, body, share = row
@@ -185,15 +204,21 @@ def main():
              500 // scale, REQUESTS, 'hellos', STREAM_MESSAGES),
             ('both ways, 1,000 each, 1 connection, 4 at once (per pair)', 1, 4,
              500 // scale, ANSWERS, 'hellos', STREAM_MESSAGES)]
+    # Calls at once, calls.
+    clients = {f'client, unary, 1 connection, {at_once} at once': (at_once, calls // scale)
+               for at_once, calls in ((1, 20000), (10, 100000), (100, 200000))}
     rows = [row for row in rows if arguments.rows in row[0]]
-    if not rows:
+    clients = {name: row for name, row in clients.items() if arguments.rows in name}
+    if not rows and not clients:
         sys.exit(f'no row has {arguments.rows!r} in its name')
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         bench = Bench(arguments.build.resolve(), folder)
+        peers, client_peers = build_peers(folder)
+        bench.clients.update(client_peers)
         commands = {'pekoe': [arguments.build.resolve() / 'jmh-like-bench/peers-greeter', '--listen',
                               '127.0.0.1:{port}'],
-                    **build_peers(folder)}
+                    **peers}
         try:
             for name, command in commands.items():
                 bench.servers[name] = Server(command)
@@ -202,6 +227,9 @@ def main():
                 for row in rows:
                     for peer in commands:
                         bench.run(peer, row)
+                for name, (at_once, calls) in clients.items():
+                    for peer in commands:
+                        bench.run_client(peer, name, at_once, calls)
         finally:
             for server in bench.servers.values():
                 server.stop()
