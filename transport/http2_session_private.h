@@ -68,8 +68,14 @@ static inline int collect(pk_http2_session *session, pk_http2_stream *stream,
 /* The stream of an id; NULL where it is closed or was never kept. */
 static inline pk_http2_stream *find(pk_http2_session *session, int32_t id)
 {
-    if (PK_LIKELY(session->last && session->last->id == id))
-        return session->last;
+    pk_http2_stream *last = session->last;
+    if (PK_LIKELY(last && last->id == id))
+        return last;
+    /* Streams are made, answered and often fed in one order. */
+    if (last && last->next->id == id && !last->next->closed) {
+        session->last = last->next;
+        return last->next;
+    }
     pk_http2_stream *stream = nghttp2_session_get_stream_user_data(engine(session), id);
     if (stream)
         session->last = stream;

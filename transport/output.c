@@ -79,7 +79,7 @@ static int new_tail(pk_output *output)
     return 0;
 }
 
-int pk_output_copy(pk_output *output, const uint8_t *bytes, size_t length)
+int pk_output_copy_on(pk_output *output, const uint8_t *bytes, size_t length)
 {
     while (length > 0) {
         pk_buffer *tail = output->tail;

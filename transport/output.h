@@ -9,6 +9,7 @@
 
 #include "core/buffer.h"
 
+#include <string.h>
 #include <sys/uio.h>
 
 #define PK_OUTPUT_COPIED 4096u /* a shorter run is copied: cheaper than a piece of its own */
@@ -35,8 +36,26 @@ void pk_output_init(pk_output *output, pk_buffer_pool *pool);
 /* Drops what has not left. */
 void pk_output_done(pk_output *output);
 
+/* The slow path of pk_output_copy: a new piece or a new tail is needed. */
+PK_NODISCARD int pk_output_copy_on(pk_output *output, const uint8_t *bytes, size_t length);
+
 /* Appends a copy. PK_ERR_NOMEM: some of it may have been appended, the output is of no use then. */
-PK_NODISCARD int pk_output_copy(pk_output *output, const uint8_t *bytes, size_t length);
+PK_NODISCARD static inline int pk_output_copy(pk_output *output, const uint8_t *bytes,
+                                              size_t length)
+{
+    pk_buffer *tail = output->tail;
+    if (PK_UNLIKELY(!tail || output->count == output->first))
+        return pk_output_copy_on(output, bytes, length);
+    pk_output_piece *last = &output->pieces[output->count - 1];
+    if (PK_UNLIKELY(last->holder != tail || last->bytes + last->length != tail->end ||
+                    (size_t) (tail->memory + tail->capacity - tail->end) < length))
+        return pk_output_copy_on(output, bytes, length);
+    memcpy(tail->end, bytes, length);
+    tail->end += length;
+    last->length += length;
+    output->bytes += length;
+    return 0;
+}
 
 /*
  * Appends `length` bytes that lie in `holder`: referenced where they are many, else copied. The
