@@ -1,10 +1,10 @@
 /*
- * Flags, environment and file into one configuration: see config.h. The table of keys comes first;
- * gateway_config_load at the end reads the sources in their order.
+ * Flags, environment and file into one configuration: see config.h. gateway_config_load at the end
+ * reads the sources in their order.
  */
-#include "gateway/config.h"
-
 #include <pekoe/server.h>
+
+#include "gateway/config_keys.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -15,135 +15,8 @@
 
 #define FILE_MAX (1u << 20) /* bytes of a configuration file */
 #define LINE_MAX_BYTES 4096u
-#define ENVIRONMENT_PREFIX "PEKOE_GATEWAY_"
-
-/* ---- The keys ---- */
-
-typedef enum kind { TEXT, ADDRESS, LIST, FLAG, TIME, SIZE, NUMBER, FORMAT, WISH } kind;
-
-typedef struct config_key {
-    const char *name;
-    kind kind;
-    size_t offset;                          /* of its member */
-    const char *argument;                   /* in --help; NULL: none is needed */
-    const char *standard;                   /* the default in words */
-    bool fixed;                             /* cannot change while the gateway runs */
-    const char *(*check)(const char *text); /* of TEXT and LIST; may be NULL */
-    const char *help;
-} config_key;
-
-static const char *check_upstream(const char *text)
-{
-    gateway_upstream_rule rule;
-    const char *wrong = gateway_parse_upstream(text, &rule);
-    if (!wrong)
-        gateway_upstream_rule_done(&rule);
-    return wrong;
-}
 
 #define AT(member) offsetof(gateway_config, member)
-
-/* In the order of --help. */
-static const config_key keys[] = {
-    {"listen", ADDRESS, AT(listen), "ADDRESS", "127.0.0.1:8080", true, gateway_check_address,
-     "Where to listen: host:port, [::1]:port, :port (every interface) or\n"
-     "unix:/path. May be repeated."},
-    {"listen-tls", ADDRESS, AT(listen_tls), "ADDRESS", "none", true, gateway_check_address,
-     "The same with TLS; wants tls-cert and tls-key. May be repeated."},
-    {"tls-cert", TEXT, AT(tls_cert), "FILE", "none", false, NULL,
-     "PEM: the certificate, then those that issued it. Read again on SIGHUP."},
-    {"tls-key", TEXT, AT(tls_key), "FILE", "none", false, NULL, "PEM: its key."},
-    {"tls-client-ca", TEXT, AT(tls_client_ca), "FILE", "none", false, NULL,
-     "PEM: who may issue certificates of callers, which must then show one."},
-    {"upstream", LIST, AT(upstreams), "[/PREFIX=][tls://]TARGETS", "none", false, check_upstream,
-     "gRPC servers, as host:port or unix:/path, with commas between; behind\n"
-     "tls:// with TLS. Calls whose path begins with PREFIX (/package.Service/)\n"
-     "go there; the longest prefix wins; without one it is for all other\n"
-     "calls. May be repeated."},
-    {"upstream-ca", TEXT, AT(upstream_ca), "FILE", "the system's", false, NULL,
-     "PEM: who may issue certificates of upstreams with TLS."},
-    {"upstream-cert", TEXT, AT(upstream_cert), "FILE", "none", false, NULL,
-     "PEM: what is shown to upstreams that ask for a certificate."},
-    {"upstream-key", TEXT, AT(upstream_key), "FILE", "none", false, NULL, "PEM: its key."},
-    {"upstream-name", TEXT, AT(upstream_name), "NAME", "their host", false, NULL,
-     "The name that certificates of upstreams must have."},
-    {"threads", NUMBER, AT(threads), "N", "1", true, NULL,
-     "Threads that serve, each with connections of its own."},
-    {"cors-origin", LIST, AT(cors_origins), "ORIGIN", "none", false, gateway_check_origin,
-     "Pages of this origin (https://shop.example) may call; * is every page.\n"
-     "May be repeated."},
-    {"cors-credentials", FLAG, AT(cors_credentials), NULL, "off", false, NULL,
-     "Such pages may send cookies and HTTP authentication."},
-    {"cors-expose", LIST, AT(cors_expose), "NAME", "none", false, gateway_check_header,
-     "Pages may read this field of replies, beside gRPC's own and what the\n"
-     "upstream sends. May be repeated."},
-    {"cors-max-age", TIME, AT(cors_max_age_ms), "TIME", "2h", false, NULL,
-     "How long browsers may keep the answer to a preflight."},
-    {"forward-header", LIST, AT(forward_headers), "NAME", "none", false, gateway_check_header,
-     "Pass this field of a page's request on although it is a browser's own\n"
-     "(cookie, origin, referer, ...). May be repeated."},
-    {"drop-header", LIST, AT(drop_headers), "NAME", "none", false, gateway_check_header,
-     "Do not pass this field on, in either direction. May be repeated."},
-    {"forwarded-for", FLAG, AT(forwarded_for), NULL, "off", false, NULL,
-     "Tell the upstream the caller's address in x-forwarded-for."},
-    {"authority", TEXT, AT(authority), "NAME", "the upstream's address", false, NULL,
-     "What upstreams are told that they are (:authority)."},
-    {"timeout", TIME, AT(timeout_ms), "TIME", "never", false, NULL,
-     "No call goes on for longer, whatever deadline it came with."},
-    {"message-limit", SIZE, AT(message_limit), "BYTES", "4M", true, NULL,
-     "The largest message, either way, as it travels."},
-    {"header-limit", SIZE, AT(header_limit), "BYTES", "8K", true, NULL,
-     "The most that a request's fields may take (32 bytes are added for each)."},
-    {"max-connections", NUMBER, AT(max_connections), "N", "65536", true, NULL,
-     "Connections open at once, for each thread."},
-    {"max-streams", NUMBER, AT(max_streams), "N", "256", true, NULL,
-     "Calls open at once on one HTTP/2 connection."},
-    {"idle-timeout", TIME, AT(idle_timeout_ms), "TIME", "30m", true, NULL,
-     "A connection without a call is closed after it."},
-    {"header-timeout", TIME, AT(header_timeout_ms), "TIME", "10s", true, NULL,
-     "For a request's head to be complete."},
-    {"body-timeout", TIME, AT(body_timeout_ms), "TIME", "never", true, NULL,
-     "Without a byte of a request that is waited for."},
-    {"stall-timeout", TIME, AT(stall_timeout_ms), "TIME", "5m", true, NULL,
-     "Without a byte read by a peer for which some wait."},
-    {"static", TEXT, AT(static_dir), "FOLDER", "none", false, NULL,
-     "Serve the files in it to GET."},
-    {"static-listen", TEXT, AT(static_listen), "ADDRESS", "the main addresses", true,
-     gateway_check_address, "Serve them here instead, so that a page is of another origin."},
-    {"admin", TEXT, AT(admin), "ADDRESS", "none", true, gateway_check_address,
-     "Serve /metrics (Prometheus) and /healthz here."},
-    {"access-log", TEXT, AT(access_log), "FILE", "off", false, NULL,
-     "One line for each call; - is stderr, off is none. Reopened on SIGHUP."},
-    {"access-log-format", FORMAT, AT(access_log_format), "text|json", "text", false, NULL,
-     "How its lines look."},
-    {"drain-timeout", TIME, AT(drain_timeout_ms), "TIME", "30s", false, NULL,
-     "At the end calls in flight may take that long."},
-    {"config", TEXT, AT(file), "FILE", "none", false, NULL,
-     "Lines \"key = value\" with the names of these flags; # begins a comment."},
-    {"check", WISH, AT(check), NULL, NULL, false, NULL,
-     "Look at the configuration, say what is wrong with it, and end."},
-    {"help", WISH, AT(help), NULL, NULL, false, NULL, "Print this and end."},
-    {"version", WISH, AT(version), NULL, NULL, false, NULL, "Print the version and end."},
-};
-#define KEYS (sizeof keys / sizeof *keys)
-
-static const config_key *find_key(const char *name, size_t length)
-{
-    for (size_t i = 0; i < KEYS; i++)
-        if (strlen(keys[i].name) == length && memcmp(keys[i].name, name, length) == 0)
-            return &keys[i];
-    return NULL;
-}
-
-static void *member(const gateway_config *config, const config_key *key)
-{
-    return (char *) (uintptr_t) config + key->offset;
-}
-
-static bool is_list(const config_key *key)
-{
-    return key->kind == LIST || (key->kind == ADDRESS);
-}
 
 /* ---- Errors ---- */
 
@@ -163,9 +36,9 @@ static int fail(gateway_error *error, int code, const char *format, ...)
 typedef struct reading {
     gateway_config *config;
     gateway_error *error;
-    unsigned source;            /* rank of the one that is read */
-    unsigned char set_by[KEYS]; /* rank of the one that set a key; 0: none has */
-    char where[PATH_MAX + 32];  /* for errors */
+    unsigned source;                    /* rank of the one that is read */
+    unsigned char set_by[GATEWAY_KEYS]; /* rank of the one that set a key; 0: none has */
+    char where[PATH_MAX + 32];          /* for errors */
 } reading;
 
 static const char *set_text(char **place, const char *text)
@@ -189,41 +62,41 @@ static const char *set_format(unsigned *place, const char *text)
     return NULL;
 }
 
-static const char *convert(const config_key *key, void *place, const char *text)
+static const char *convert(const gateway_key *key, void *place, const char *text)
 {
     const char *wrong = key->check ? key->check(text) : NULL;
     if (wrong)
         return wrong;
     switch (key->kind) {
-    case TEXT:
+    case GATEWAY_TEXT:
         return *text ? set_text(place, text) : "a value is wanted";
-    case ADDRESS:
-    case LIST:
+    case GATEWAY_LIST:
         return gateway_list_add(place, text) ? NULL : "out of memory";
-    case FLAG:
+    case GATEWAY_FLAG:
         return gateway_parse_flag(text, place);
-    case TIME:
+    case GATEWAY_TIME:
         return gateway_parse_time(text, place);
-    case SIZE:
+    case GATEWAY_SIZE:
         return gateway_parse_size(text, place);
-    case NUMBER:
+    case GATEWAY_NUMBER:
         return gateway_parse_number(text, 1, key->offset == AT(threads) ? 256 : INT32_MAX, place);
-    case FORMAT:
+    case GATEWAY_FORMAT:
         return set_format(place, text);
-    case WISH:
+    case GATEWAY_WISH:
         *(bool *) place = true;
         return NULL;
     }
     return NULL;
 }
 
-static int set(reading *r, const config_key *key, const char *text)
+static int set(reading *r, const gateway_key *key, const char *text)
 {
-    size_t number = (size_t) (key - keys);
-    void *place = member(r->config, key);
-    if (is_list(key) && r->set_by[number] != r->source)
+    size_t number = (size_t) (key - gateway_keys);
+    void *place = gateway_key_member(r->config, key);
+    if (key->kind == GATEWAY_LIST && r->set_by[number] != r->source)
         gateway_list_done(place); /* of a source below */
-    else if (!is_list(key) && key->kind != WISH && r->set_by[number] == r->source)
+    else if (key->kind != GATEWAY_LIST && key->kind != GATEWAY_WISH &&
+             r->set_by[number] == r->source)
         return fail(r->error, PK_ERR_INVALID, "%s: %s is set twice", r->where, key->name);
     const char *wrong = convert(key, place, text);
     if (wrong)
@@ -259,8 +132,8 @@ static int read_line(reading *r, char *line)
     char *value = equals + 1;
     while (is_blank(*value))
         value++;
-    const config_key *key = find_key(line, name);
-    if (!key || key->kind == WISH || key->offset == AT(file))
+    const gateway_key *key = gateway_key_find(line, name);
+    if (!key || key->kind == GATEWAY_WISH || key->offset == AT(file))
         return fail(r->error, PK_ERR_INVALID, "%s: there is no key \"%.*s\"", r->where,
                     name < 100 ? (int) name : 100, line);
     return set(r, key, value);
@@ -313,10 +186,10 @@ static int read_file(reading *r, const char *name)
 /* ---- The environment ---- */
 
 /* "PEKOE_GATEWAY_CORS_ORIGIN" for "cors-origin". */
-static bool is_variable_of(const char *variable, const config_key *key)
+static bool is_variable_of(const char *variable, const gateway_key *key)
 {
-    size_t prefix = sizeof ENVIRONMENT_PREFIX - 1;
-    if (strncmp(variable, ENVIRONMENT_PREFIX, prefix) != 0)
+    size_t prefix = sizeof GATEWAY_ENVIRONMENT_PREFIX - 1;
+    if (strncmp(variable, GATEWAY_ENVIRONMENT_PREFIX, prefix) != 0)
         return false;
     variable += prefix;
     for (const char *name = key->name; *name; name++, variable++) {
@@ -327,7 +200,7 @@ static bool is_variable_of(const char *variable, const config_key *key)
     return *variable == '=';
 }
 
-static const char *variable(char *const *environment, const config_key *key)
+static const char *variable(char *const *environment, const gateway_key *key)
 {
     for (; environment && *environment; environment++)
         if (is_variable_of(*environment, key))
@@ -336,7 +209,7 @@ static const char *variable(char *const *environment, const config_key *key)
 }
 
 /* A list has white space between its values. */
-static int set_words(reading *r, const config_key *key, const char *text)
+static int set_words(reading *r, const gateway_key *key, const char *text)
 {
     char *copy = strdup(text);
     if (!copy)
@@ -353,12 +226,13 @@ static int set_words(reading *r, const config_key *key, const char *text)
 static int read_environment(reading *r, char *const *environment)
 {
     int result = 0;
-    for (size_t i = 0; i < KEYS && result == 0; i++) {
-        const char *text = variable(environment, &keys[i]);
-        if (!text || keys[i].kind == WISH || keys[i].offset == AT(file))
+    for (size_t i = 0; i < GATEWAY_KEYS && result == 0; i++) {
+        const char *text = variable(environment, &gateway_keys[i]);
+        if (!text || gateway_keys[i].kind == GATEWAY_WISH || gateway_keys[i].offset == AT(file))
             continue;
         snprintf(r->where, sizeof r->where, "the environment");
-        result = is_list(&keys[i]) ? set_words(r, &keys[i], text) : set(r, &keys[i], text);
+        result = gateway_keys[i].kind == GATEWAY_LIST ? set_words(r, &gateway_keys[i], text)
+                                                      : set(r, &gateway_keys[i], text);
     }
     return result;
 }
@@ -366,7 +240,7 @@ static int read_environment(reading *r, char *const *environment)
 /* ---- Flags ---- */
 
 /* The key of a flag, and its value behind "=" (NULL: there is none). */
-static const config_key *flag_of(const char *argument, const char **ret_value)
+static const gateway_key *flag_of(const char *argument, const char **ret_value)
 {
     if (strcmp(argument, "-h") == 0)
         argument = "--help";
@@ -374,18 +248,18 @@ static const config_key *flag_of(const char *argument, const char **ret_value)
         return NULL;
     size_t length = strcspn(argument + 2, "=");
     *ret_value = argument[2 + length] ? argument + 3 + length : NULL;
-    return find_key(argument + 2, length);
+    return gateway_key_find(argument + 2, length);
 }
 
 /* Reads one flag, and its value in the argument behind it where it needs one. */
 static int read_flag(reading *r, char *const **at)
 {
     const char *argument = *(*at)++, *value = NULL;
-    const config_key *key = flag_of(argument, &value);
+    const gateway_key *key = flag_of(argument, &value);
     if (!key)
         return fail(r->error, PK_ERR_INVALID,
                     "there is no flag \"%.100s\"; --help shows those that there are", argument);
-    if (key->kind == WISH && value)
+    if (key->kind == GATEWAY_WISH && value)
         return fail(r->error, PK_ERR_INVALID, "--%s takes no value", key->name);
     if (!value && key->argument)
         value = **at ? *(*at)++ : NULL;
@@ -487,11 +361,11 @@ gateway_config *gateway_config_unref(gateway_config *config)
         return NULL;
     pk_server_credentials_unref(config->credentials);
     pk_channel_credentials_unref(config->upstream_credentials);
-    for (size_t i = 0; i < KEYS; i++) {
-        if (is_list(&keys[i]))
-            gateway_list_done(member(config, &keys[i]));
-        else if (keys[i].kind == TEXT)
-            free(*(char **) member(config, &keys[i]));
+    for (size_t i = 0; i < GATEWAY_KEYS; i++) {
+        if (gateway_keys[i].kind == GATEWAY_LIST)
+            gateway_list_done(gateway_key_member(config, &gateway_keys[i]));
+        else if (gateway_keys[i].kind == GATEWAY_TEXT)
+            free(*(char **) gateway_key_member(config, &gateway_keys[i]));
     }
     free(config);
     return NULL;
@@ -505,13 +379,13 @@ static int read_all(reading *r, char *const *arguments, char *const *environment
     int result = read_flags(r, arguments);
     if (result < 0 || config->help || config->version)
         return result;
-    const char *in_environment = variable(environment, find_key("config", 6));
+    const char *in_environment = variable(environment, gateway_key_find("config", 6));
     if (!config->file && in_environment && set_text(&config->file, in_environment))
         return fail(r->error, PK_ERR_NOMEM, "out of memory");
     memset(r->set_by, 0, sizeof r->set_by);
-    for (size_t i = 0; i < KEYS; i++)
-        if (is_list(&keys[i]))
-            gateway_list_done(member(config, &keys[i]));
+    for (size_t i = 0; i < GATEWAY_KEYS; i++)
+        if (gateway_keys[i].kind == GATEWAY_LIST)
+            gateway_list_done(gateway_key_member(config, &gateway_keys[i]));
     r->source = 1;
     if (config->file)
         result = read_file(r, config->file);
@@ -554,65 +428,4 @@ int gateway_config_parse(gateway_config **ret_config, const char *name, const ch
     else
         *ret_config = r.config;
     return result;
-}
-
-/* ---- Looking at it ---- */
-
-static bool equal(const config_key *key, const gateway_config *a, const gateway_config *b)
-{
-    const void *one = member(a, key), *other = member(b, key);
-    switch (key->kind) {
-    case TEXT: {
-        const char *x = *(char *const *) one, *y = *(char *const *) other;
-        return x == y || (x && y && strcmp(x, y) == 0);
-    }
-    case ADDRESS:
-    case LIST:
-        return gateway_list_equal(one, other);
-    case FLAG:
-    case WISH:
-        return *(const bool *) one == *(const bool *) other;
-    case SIZE:
-        return *(const size_t *) one == *(const size_t *) other;
-    case TIME:
-    case NUMBER:
-    case FORMAT:
-        return *(const uint32_t *) one == *(const uint32_t *) other;
-    }
-    return true;
-}
-
-const char *gateway_config_fixed_change(const gateway_config *old, const gateway_config *new)
-{
-    for (size_t i = 0; i < KEYS; i++)
-        if (keys[i].fixed && !equal(&keys[i], old, new))
-            return keys[i].name;
-    return NULL;
-}
-
-void gateway_config_print_help(FILE *to)
-{
-    fputs("usage: pekoe-gateway --upstream HOST:PORT [--listen ADDRESS] [FLAG...]\n\n"
-          "Passes gRPC-Web and gRPC calls on to gRPC servers. Listens for HTTP/1.1 and HTTP/2.\n\n",
-          to);
-    for (size_t i = 0; i < KEYS; i++) {
-        const config_key *key = &keys[i];
-        fprintf(to, "  --%s%s%s\n", key->name, key->argument ? "=" : "",
-                key->argument ? key->argument : "");
-        for (const char *line = key->help; *line;) {
-            size_t length = strcspn(line, "\n");
-            fprintf(to, "        %.*s\n", (int) length, line);
-            line += length + (line[length] == '\n');
-        }
-        if (key->standard)
-            fprintf(to, "        Default: %s.%s\n", key->standard,
-                    key->fixed ? " A change needs a restart." : "");
-    }
-    fputs(
-        "\nEach flag but check, help and version is also a key of the file and, as " ENVIRONMENT_PREFIX
-        "...\n"
-        "in upper case with _ for -, a variable of the environment (lists with white space\n"
-        "between). Flags stand above the environment, the environment above the file.\n"
-        "SIGHUP reads all again; SIGTERM and SIGINT end gracefully.\n",
-        to);
 }
