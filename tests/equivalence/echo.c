@@ -124,6 +124,8 @@ static void answer(enum operation operation, const pk_message_type *type, const 
     /* The input is not referenced, except in place. */
     if (first->length > 0)
         memset(first->bytes, 0xee, first->length);
+    if (second->length > 0)
+        memset(second->bytes, 0xee, second->length);
     if (!error && operation == COPY) {
         copy = pk_message_dup(type, message);
         pk_arena_reset(&arena);

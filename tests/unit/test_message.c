@@ -6,6 +6,7 @@
 #include "kinds3.pekoe.h"
 #include "marshalling/decoder.h"
 #include "marshalling/message.h"
+#include "tests/support/counting_allocator.h"
 #include "tests/support/nested.h"
 
 #include <criterion/criterion.h>
@@ -488,4 +489,61 @@ Test(message, a_decode_asks_for_a_block_or_two)
     memory.allocator = (pk_allocator){failing, NULL};
     cr_assert_eq(decode(&kinds3_tree_type, bytes, sizeof bytes, &message), 0);
     memory.allocator = kept;
+}
+
+static void *counted_piece(void *count, size_t size)
+{
+    ++*(size_t *) count;
+    return malloc(size);
+}
+
+static void freed_piece(void *count, void *piece)
+{
+    free(piece);
+}
+
+/* Even where no block has been kept, and whatever the message holds. */
+Test(message, each_shape_takes_fewer_allocations_than_with_protobuf_c)
+{
+#define ROW(type, text) &kinds3_##type##_type, text, sizeof text - 1
+    static const struct {
+        const pk_message_type *type;
+        const char *bytes;
+        size_t length;
+    } rows[] = {
+        {ROW(tree, "\x0a\x01n")},                                                  /* a text */
+        {ROW(tree, "\x12\x03\x0a\x01n\x12\x03\x0a\x01m\x12\x00\x12\x00\x12\x00")}, /* repeated */
+        {ROW(tree, "\x1a\x05\x1a\x03\x0a\x01n")}, /* singular, recursive */
+        {ROW(forest, "\x0a\x04\x0a\x02\x0a\x00\x0a\x00\x12\x01x")},
+        {ROW(few_repeated, "\x0a\x03\x01\x02\x03\x2a\x00\x2a\x00\x32\x00")},
+        {ROW(maps, "\x0a\x04\x08\x01\x10\x02\x12\x06\x0a\x01k\x12\x01v")},
+        {ROW(choice, "\x0a\x01x\x52\x03\x22\x01y")}, /* a oneof's message, and its text */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        size_t theirs = 0;
+        ProtobufCAllocator counting = {counted_piece, freed_piece, &theirs};
+        ProtobufCMessage *unpacked = protobuf_c_message_unpack(
+            rows[i].type->descriptor, &counting, rows[i].length, (const uint8_t *) rows[i].bytes);
+        cr_assert_not_null(unpacked, "row %zu", i);
+        protobuf_c_message_free_unpacked(unpacked, &counting);
+        for (unsigned strategy = 0; strategy < STRATEGIES; strategy++) {
+            pk_reserve_plan plan;
+            pk_message_type type = with_strategy(rows[i].type, &plan, strategy);
+            counting_allocator ours = {0};
+            pk_memory counted;
+            pk_arena fresh;
+            void *message;
+            const char *problem;
+            cr_assert_eq(pk_memory_init(&counted, COUNTING_ALLOCATOR(&ours)), 0);
+            size_t before = ours.requests;
+            pk_arena_init(&fresh, &counted, 0);
+            cr_assert_eq(pk_message_decode(&type, &fresh, NULL, (const uint8_t *) rows[i].bytes,
+                                           rows[i].length, &message, &problem),
+                         0);
+            cr_assert_lt(ours.requests - before, theirs, "row %zu: %zu, and %zu", i,
+                         ours.requests - before, theirs);
+            pk_arena_done(&fresh);
+            pk_memory_done(&counted);
+        }
+    }
 }
