@@ -153,6 +153,55 @@ TEST_BOTH(client_chain, a_deadline_ends_what_waits_before_and_behind_the_rest_on
     }
 }
 
+TEST_BOTH(client_chain, the_deadline_holds_for_what_is_done_with_the_end_of_a_stream)
+{
+    struct client_kit kit = open_kit();
+    on_client(&kit, lingers, "");
+    Helloworld__HelloRequest request = HELLOWORLD__HELLO_REQUEST__INIT;
+    request.name = (char *) "1";
+    pk_reader *in = helloworld_greeter_it_keeps_replying(kit.channel, &request,
+                                                         PK_CALL_OPTS(.timeout_ms = 100));
+    cr_assert_str_eq(read_one(&kit, in), "1");
+    cr_assert_null(read_one(&kit, in));
+    cr_assert_eq(last_code, PK_DEADLINE_EXCEEDED);
+    UNTIL(&kit, cleaned > 0);
+    cr_assert_str_eq(trace, "hl!");
+    pk_reader_unref(in);
+    client_kit_close(&kit);
+    cr_assert_eq(cleaned, 1u);
+}
+
+static pk_future run_late(const pk_status *status, void *arg)
+{
+    pk_future rest = pk_next_run(arg);
+    cr_assert_eq(rest.state, PK_FUTURE_FAILED);
+    last_code = ((const pk_status *) rest.pointer)->code;
+    note("!");
+    return rest;
+}
+
+static pk_future comes_late(void *self, pk_call *call, pk_next *next)
+{
+    return pk_recover(pk_sleep(pk_call_scope(call), 60000), run_late, next);
+}
+
+TEST_BOTH(client_chain, the_rest_of_a_call_that_has_ended_is_not_run)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        struct client_kit kit = open_kit();
+        if (i)
+            on_client(&kit, comes_late, NULL);
+        else
+            on_server(&kit, comes_late, NULL);
+        cr_assert_eq(greeted(&kit, "x", PK_CALL_OPTS(.timeout_ms = 30), NULL).code,
+                     PK_DEADLINE_EXCEEDED);
+        UNTIL(&kit, trace[0]);
+        cr_assert_str_eq(trace, "!");
+        cr_assert(last_code == PK_DEADLINE_EXCEEDED || last_code == PK_CANCELLED);
+        client_kit_close(&kit);
+    }
+}
+
 TEST_BOTH(client_chain, a_cancel_ends_what_waits_before_and_behind_the_rest_once)
 {
     for (unsigned i = 0; i < 3; i++) {

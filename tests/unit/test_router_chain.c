@@ -1,4 +1,5 @@
 /* A server's interceptors: which calls they stand around, as routers are put together. */
+#include <pekoe/health.h>
 #include <pekoe/raw.h>
 
 #include "tests/support/interceptor_kit.h"
@@ -80,6 +81,24 @@ Test(router_chain, routers_that_are_put_together_keep_their_own_inside)
     pk_channel_free(channel);
     pk_router_free(whole);
     pk_loop_free(loop);
+}
+
+Test(router_chain, health_is_a_service_like_others)
+{
+    in_process = true;
+    struct client_kit kit = open_kit();
+    pk_health *health;
+    on_server(&kit, around, "s");
+    cr_assert_eq(pk_health_new(&health, kit.loop), 0);
+    cr_assert_eq(pk_health_route(health, pk_server_router(kit.server)), 0);
+    const void *value;
+    pk_future check =
+        pk_call_generic(kit.channel, "/grpc.health.v1.Health/Check", (pk_slice){NULL, 0}, NULL);
+    cr_assert_eq(pk_loop_run_until(kit.loop, check, &value).code, PK_OK);
+    cr_assert(says(*(const pk_slice *) value, "\x08\x01")); /* SERVING */
+    cr_assert_str_eq(trace, "s()s");
+    client_kit_close(&kit);
+    pk_health_free(health);
 }
 
 static pk_future refuse(void *self, pk_call *call, pk_next *next)
