@@ -326,8 +326,17 @@ static bool is_of_connection(const pk_metadata *metadata, pk_slice name)
     return false;
 }
 
-/* Whether a field goes on to the next hop. */
-static bool is_forwarded(const pk_metadata *metadata, const pk_field *field)
+/* Over HTTP/1.1 there may be one; the rule above costs nothing where there is none. */
+static bool has_connection(const pk_metadata *metadata)
+{
+    for (size_t i = 0; metadata && i < metadata->count; i++)
+        if (is_named(&metadata->fields[i], "connection", 10))
+            return true;
+    return false;
+}
+
+/* Whether a field goes on to the next hop; `named`: a connection field may name it. */
+static bool is_forwarded(const pk_metadata *metadata, const pk_field *field, bool named)
 {
     /* Of gRPC's own names these are between the two ends. */
     static const pk_slice end_to_end[] = {PK_SLICE("grpc-trace-bin"), PK_SLICE("grpc-tags-bin"),
@@ -342,7 +351,7 @@ static bool is_forwarded(const pk_metadata *metadata, const pk_field *field)
     if (!is_shown(metadata, field) || !is_key(field->name))
         return false;
     return !is_one_of(field->name, one_hop, sizeof one_hop / sizeof *one_hop) &&
-           !is_of_connection(metadata, field->name);
+           !(named && is_of_connection(metadata, field->name));
 }
 
 static int copy_field(pk_metadata *to, const pk_field *field)
@@ -365,9 +374,10 @@ int pk_metadata_forward(pk_metadata *to, const pk_metadata *from, pk_metadata_fi
         return PK_ERR_NOMEM;
     if (to->received)
         return PK_ERR_STATE;
+    bool named = has_connection(from);
     for (size_t i = 0; from && i < from->count; i++) {
         const pk_field *field = &from->fields[i];
-        if (!is_forwarded(from, field) || (keep && !keep(self, field->name)))
+        if (!is_forwarded(from, field, named) || (keep && !keep(self, field->name)))
             continue;
         int r = copy_field(to, field);
         if (r < 0)
