@@ -1,10 +1,11 @@
 /*
  * A greeter that counts what its process asks of the C library's malloc, whoever asks: pekoe,
  * nghttp2, libev, protobuf-c, the C library itself; and the system calls of its connections. The
- * answer to `SayHello` of "counts" is "ALLOCATIONS READS WRITES EPOLL_CTLS" so far. All others have
+ * answer to `SayHello` of "counts" is "ALLOCATIONS READS WRITES EPOLL_CTLS OF-OPENSSL" so far, the last one what
+ * OpenSSL asks for, which is in none of the others. All others have
  * their metadata read and echoed, so that varying metadata is part of what is counted.
  *
- *     counting-server --listen ADDRESS
+ *     counting-server [CERTIFICATE KEY] --listen ADDRESS
  */
 #include <pekoe/pekoe.h>
 
@@ -12,6 +13,7 @@
 #include "helloworld.pekoe.h"
 
 #include <ev.h>
+#include <openssl/crypto.h>
 
 #include <dlfcn.h>
 #include <signal.h>
@@ -91,15 +93,36 @@ int epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event)
     return real_epoll_ctl(epoll, operation, fd, event);
 }
 
+/* ---- OpenSSL's own allocations, counted apart ---- */
+
+static atomic_ulong of_openssl;
+
+static void *openssl_malloc(size_t size, const char *file, int line)
+{
+    atomic_fetch_add(&of_openssl, 1);
+    return __libc_malloc(size);
+}
+
+static void *openssl_realloc(void *block, size_t size, const char *file, int line)
+{
+    atomic_fetch_add(&of_openssl, 1);
+    return __libc_realloc(block, size);
+}
+
+static void openssl_free(void *block, const char *file, int line)
+{
+    __libc_free(block);
+}
+
 /* ---- The service ---- */
 
 static pk_future say_hello(void *self, pk_call *call, const Helloworld__HelloRequest *request)
 {
     Helloworld__HelloReply *reply = helloworld_hello_reply_new(call);
     if (strcmp(request->name, "counts") == 0) {
-        reply->message =
-            pk_call_printf(call, "%lu %lu %lu %lu", atomic_load(&allocations), atomic_load(&reads),
-                           atomic_load(&writes), atomic_load(&epoll_ctls));
+        reply->message = pk_call_printf(call, "%lu %lu %lu %lu %lu", atomic_load(&allocations),
+                                        atomic_load(&reads), atomic_load(&writes),
+                                        atomic_load(&epoll_ctls), atomic_load(&of_openssl));
         return helloworld_hello_reply_done(reply);
     }
     pk_slice value = pk_metadata_get(pk_call_metadata(call), "x-varying");
@@ -152,10 +175,20 @@ int main(int argc, char **argv)
     pk_loop *loop = NULL;
     pk_server *server = NULL;
     const char *bound;
-    if (argc != 3 || pk_loop_new(&loop, NULL) < 0 || pk_server_new(&server, loop, NULL) < 0 ||
+    pk_server_credentials *credentials = NULL;
+    CRYPTO_set_mem_functions(openssl_malloc, openssl_realloc, openssl_free);
+    if (argc == 5 &&
+        pk_server_credentials_new(
+            &credentials, PK_SERVER_CREDENTIALS(.certificate.file = argv[1], .key.file = argv[2]),
+            NULL) < 0)
+        return 2;
+    const char *address = argv[argc - 1];
+    if ((argc != 3 && argc != 5) || pk_loop_new(&loop, NULL) < 0 ||
+        pk_server_new(&server, loop, NULL) < 0 ||
         helloworld_greeter_serve(server, &greeter, NULL) < 0 ||
-        pk_server_listen(server, argv[2], &bound) < 0) {
-        fprintf(stderr, "usage: counting-server --listen ADDRESS\n");
+        (credentials ? pk_server_listen_tls(server, address, credentials, &bound)
+                     : pk_server_listen(server, address, &bound)) < 0) {
+        fprintf(stderr, "usage: counting-server [CERTIFICATE KEY] --listen ADDRESS\n");
         return 2;
     }
     ev_signal term;
@@ -167,5 +200,6 @@ int main(int argc, char **argv)
     pk_loop_run(loop);
     pk_server_free(server);
     pk_loop_free(loop);
+    pk_server_credentials_unref(credentials);
     return 0;
 }
