@@ -62,9 +62,14 @@ static int connect_peer(struct secure *secure)
     cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
     secure->fd = ends[1];
     secure->alert = -1;
+    secure->sent = 0;
     secure->shaken = secure->closed = secure->notified = false;
     reader_init(&secure->in);
+    if (secure->serving)
+        secure->serving(true);
     int r = pk_server_adopt(secure->server, ends[0], "unix:", secure->credentials);
+    if (secure->serving)
+        secure->serving(false);
     if (r < 0)
         close(ends[0]);
     return r;
@@ -112,12 +117,20 @@ static size_t send_bytes(struct secure *secure, const void *bytes, size_t length
         length = secure->piece;
     if (length > secure->allowance)
         length = secure->allowance;
+    uint8_t changed;
+    if (secure->flipped > secure->sent && secure->flipped - secure->sent <= length) {
+        size_t before = secure->flipped - secure->sent - 1;
+        length = before > 0 ? before : 1;
+        changed = *(const uint8_t *) bytes ^ 0x41;
+        bytes = before > 0 ? bytes : &changed;
+    }
     ssize_t n = length > 0 ? send(secure->fd, bytes, length, MSG_NOSIGNAL) : 0;
     if (n < 0 && errno != EAGAIN)
         secure->closed = true;
     if (n <= 0)
         return 0;
     secure->allowance -= (size_t) n;
+    secure->sent += (size_t) n;
     return (size_t) n;
 }
 
@@ -187,8 +200,12 @@ void secure_run(struct secure *secure)
     for (int quiet = 0; quiet < 3; quiet++) {
         if (secure->fd >= 0 && step(secure))
             quiet = -1;
+        if (secure->serving)
+            secure->serving(true);
         ev_run(pk_loop_ev(secure->loop), EVRUN_NOWAIT);
         pk_loop_end_turn(secure->loop);
+        if (secure->serving)
+            secure->serving(false);
     }
 }
 

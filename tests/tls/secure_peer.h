@@ -28,6 +28,9 @@ struct secure {
     bool notified;    /* close_notify has come */
     size_t piece;     /* bytes that go to the server at a time; 0: all */
     size_t allowance; /* bytes that may still go to it */
+    size_t flipped;   /* of what goes to it, the byte at this place is changed, 1-based; 0: none */
+    size_t sent;      /* bytes that went */
+    void (*serving)(bool on); /* called around all that the server does; NULL: nothing is */
 };
 
 /* Makes server, loop and the peer's context; no connection yet. `credentials` is made here. */

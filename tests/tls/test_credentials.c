@@ -1,6 +1,8 @@
 /* Credentials from PEM, and the text that names the file and what is wrong with it. */
 #include <pekoe/tls.h>
 
+#include "failing_openssl.h"
+
 #include <criterion/criterion.h>
 
 #include <errno.h>
@@ -111,4 +113,40 @@ Test(tls_credentials, come_from_memory_as_well)
     cr_assert(strstr(problem, "the PEM in memory: a certificate cannot be read"), "%s", problem);
     free(certificate);
     free(key);
+}
+
+/* ---- Memory ---- */
+
+/* It fails with an error and a text, or succeeds where OpenSSL can do without. */
+Test(tls_credentials, that_find_no_memory_say_so)
+{
+    cr_assert_eq(openssl_taken, 1);
+    for (int channel = 0; channel < 2; channel++) {
+        bool whole = false;
+        size_t failed = 0;
+        /* The first time OpenSSL sets itself up, which is not asked to survive. */
+        for (size_t at = 0; !whole; at++) {
+            pk_server_credentials *server = NULL;
+            pk_channel_credentials *client = NULL;
+            char problem[PK_TLS_PROBLEM] = "";
+            openssl_requests = 0;
+            openssl_fail_at = at;
+            const pk_server_credentials_opts *server_opts =
+                PK_SERVER_CREDENTIALS(.certificate.file = path_of("chain.pem"),
+                                      .key.file = path_of("chain.key"));
+            const pk_channel_credentials_opts *client_opts =
+                PK_CHANNEL_CREDENTIALS(.server_ca.file = path_of("ca.pem"));
+            openssl_counts = true;
+            int r = channel ? pk_channel_credentials_new(&client, client_opts, problem)
+                            : pk_server_credentials_new(&server, server_opts, problem);
+            openssl_counts = false;
+            whole = at > 0 && openssl_requests < at;
+            cr_assert_eq(r < 0, problem[0] != '\0', "%zu: %d %s", at, r, problem);
+            cr_assert_eq(r == 0, server || client);
+            failed += r < 0;
+            pk_server_credentials_unref(server);
+            pk_channel_credentials_unref(client);
+        }
+        cr_assert_gt(failed, 20);
+    }
 }

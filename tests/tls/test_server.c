@@ -1,5 +1,6 @@
 /* The server behind TLS: versions, ALPN, handshakes that fail, stall or are cut, ends, identity. */
 #include "../support/counting_allocator.h"
+#include "failing_openssl.h"
 #include "secure_peer.h"
 
 #include <criterion/criterion.h>
@@ -178,6 +179,30 @@ Test(tls_server, loses_nothing_when_a_handshake_is_cut_at_any_byte)
     }
     cr_assert(secure.shaken);
     cr_assert_eq(secure.server->host.securing_count, 0);
+    secure_close(&secure);
+}
+
+/* Each byte that the client sends before its first call is changed in turn. */
+Test(tls_server, outlives_a_handshake_that_is_changed_at_any_byte)
+{
+    static const int versions[] = {TLS1_2_VERSION, TLS1_3_VERSION};
+    struct secure secure;
+    secure_open(&secure, NULL, NULL, NULL);
+    for (size_t v = 0; v < 2; v++) {
+        SSL_CTX_set_max_proto_version(secure.context, versions[v]);
+        bool unchanged = false;
+        for (size_t place = 1; !unchanged; place++) {
+            secure.flipped = place;
+            secure_join(&secure, "\2h2");
+            secure_greet(&secure);
+            secure_run(&secure);
+            unchanged = secure.sent < place;
+            secure_leave(&secure);
+            cr_assert_eq(secure.server->connection_count, 0, "%zu", place);
+        }
+    }
+    cr_assert_eq(secure.acceptor.accepted, 0);
+    secure.flipped = 0;
     secure_close(&secure);
 }
 
@@ -581,6 +606,45 @@ Test(tls_server, survives_each_allocation_that_fails)
         cr_assert_eq(counts.blocks, 0);
     }
     cr_assert_geq(needed, 5);
+}
+
+/* Only what the server does is refused memory, not the peer in this process. */
+static void count_openssl(bool on)
+{
+    openssl_counts = on;
+}
+
+Test(tls_server, survives_each_allocation_of_openssl_that_fails)
+{
+    cr_assert_eq(openssl_taken, 1);
+    struct secure secure;
+    secure_open(&secure, NULL, NULL, NULL);
+    bool whole = false;
+    for (size_t fail = 1; !whole; fail++) {
+        openssl_requests = 0;
+        openssl_fail_at = fail;
+        secure.serving = count_openssl;
+        secure_join(&secure, "\2h2");
+        secure_greet(&secure);
+        call_echo(&secure, 1, 100);
+        secure_run(&secure);
+        whole = openssl_requests < fail;
+        if (whole)
+            cr_assert_eq(body_of(&secure.in, 1), 100);
+        secure_leave(&secure);
+        secure.serving = NULL;
+        cr_assert_eq(secure.server->connection_count, 0, "%zu", fail);
+        if (fail % 16 == 1 || whole) {
+            secure_join(&secure, "\2h2");
+            secure_greet(&secure);
+            call_echo(&secure, 1, 100);
+            secure_run(&secure);
+            cr_assert_eq(body_of(&secure.in, 1), 100, "after %zu", fail);
+            secure_leave(&secure);
+        }
+    }
+    cr_assert_gt(openssl_requests, 50);
+    secure_close(&secure);
 }
 
 Test(tls_server, keeps_little_for_a_connection_that_rests)
