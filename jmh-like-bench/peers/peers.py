@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Pekoe's greeter and client beside others that nobody here wrote, in one interleaved run.
 
-usage: peers.py BUILD [--rounds N] [--rows TEXT] [--quick] [--json FILE]
+usage: peers.py BUILD [--rounds N] [--rows PATTERN] [--quick] [--json FILE]
 
 Builds the peers from Debian's packages (libgrpc++-dev), pins each server to CPU 0 and the load to
 CPU 1, and plays the same calls to each in turn. The figure is the server's own CPU time per request
@@ -183,7 +183,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('build', type=pathlib.Path)
     parser.add_argument('--rounds', type=int, default=5)
-    parser.add_argument('--rows', default='', help='only rows with this text in their names')
+    parser.add_argument('--rows', default='', help='only rows whose names have a match of this pattern')
     parser.add_argument('--quick', action='store_true', help='a tenth of the requests')
     parser.add_argument('--json', type=pathlib.Path)
     arguments = parser.parse_args()
@@ -207,10 +207,10 @@ def main():
     # Calls at once, calls.
     clients = {f'client, unary, 1 connection, {at_once} at once': (at_once, calls // scale)
                for at_once, calls in ((1, 20000), (10, 100000), (100, 200000))}
-    rows = [row for row in rows if arguments.rows in row[0]]
-    clients = {name: row for name, row in clients.items() if arguments.rows in name}
+    rows = [row for row in rows if re.search(arguments.rows, row[0])]
+    clients = {name: row for name, row in clients.items() if re.search(arguments.rows, name)}
     if not rows and not clients:
-        sys.exit(f'no row has {arguments.rows!r} in its name')
+        sys.exit(f'no row matches {arguments.rows!r}')
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         bench = Bench(arguments.build.resolve(), folder)
