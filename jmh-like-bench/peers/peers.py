@@ -3,9 +3,10 @@
 
 usage: peers.py BUILD [--rounds N] [--rows PATTERN] [--quick] [--json FILE]
 
-Builds the peers from Debian's packages (libgrpc++-dev), pins each server to CPU 0 and the load to
-CPU 1, and plays the same calls to each in turn. The figure is the server's own CPU time per request
-(user and system, all threads), the median of the rounds; beside it the spread, as a share of it.
+Builds the peers from Debian's packages (libgrpc++-dev), takes grpc-js from npm, pins each server to
+CPU 0 and the load to CPU 1, and plays the same calls to each in turn. The figure is the server's own
+CPU time per request (user and system, all threads), the median of the rounds; beside it the spread,
+as a share of it.
 Rows of h2load are played by nghttp2's load generator, which is not ours and slower than the server.
 Rows that begin with "client" are the other way round: each client on CPU 1 calls pekoe's server on
 CPU 0, and the figure is the client's own.
@@ -16,6 +17,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import socket
 import statistics
 import struct
@@ -64,6 +66,10 @@ def build_peers(folder):
             clients[f'grpc++ {api}'] = [client, api]
     except (OSError, subprocess.CalledProcessError) as error:
         print(f'grpc++ is left out: {error}', file=sys.stderr)
+    if shutil.which('node') and (ROOT / 'node_modules/@grpc/grpc-js').is_dir():
+        peers['grpc-js'] = ['node', HERE / 'grpc_js_server.mjs', '{port}']
+    else:
+        print('grpc-js is left out: node, or the packages of npm, are not here', file=sys.stderr)
     return peers, clients
 
 
