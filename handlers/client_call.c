@@ -145,6 +145,9 @@ bool pk_client_write(pk_client_call *client, pk_buffer *body_take)
         pk_buffer_unref(body_take);
         if (!kept)
             pk_client_end(client, &pk_status_no_memory);
+        /* Attempts side by side have room until what is kept is too much. */
+        if (PK_UNLIKELY(client->hedges != NULL) && pk_hedges_open(client))
+            return kept;
         return kept && client->written_bytes < PK_CLIENT_EARLY_BYTES;
     }
     if (client->keeps_written &&

@@ -199,8 +199,10 @@ static void not_resolved(socket_channel *channel, const char *problem)
     resolve_after(channel, pk_backoff_pause(&channel->resolve_backoff));
     pk_log(channel->base.loop, PK_LOG_DEBUG, "cannot resolve %s: %s", channel->target.list,
            problem);
-    if (channel->balancer.round_robin && channel->balancer.count > 0)
+    if (channel->balancer.round_robin && channel->balancer.count > 0) {
+        settle(channel);
         return;
+    }
     snprintf(channel->failure, sizeof channel->failure, "cannot resolve %s: %s",
              channel->target.list, problem);
     set_failed(channel);
@@ -243,7 +245,7 @@ static void on_resolve_timer(pk_timer *timer)
 {
     socket_channel *channel =
         (socket_channel *) ((char *) timer - offsetof(socket_channel, resolve_timer));
-    if (channel->balancer.round_robin && channel->balancer.count > 0)
+    if (channel->target.name && channel->balancer.round_robin && channel->balancer.count > 0)
         start_resolver(channel);
     else
         begin_connect(channel);
@@ -252,7 +254,8 @@ static void on_resolve_timer(pk_timer *timer)
 static void begin_connect(socket_channel *channel)
 {
     pk_loop *loop = channel->base.loop;
-    pk_channel_set_state(&channel->base, PK_CHANNEL_CONNECTING);
+    if (channel->balancer.ready_count == 0)
+        pk_channel_set_state(&channel->base, PK_CHANNEL_CONNECTING);
     channel->idle = 0;
     if (channel->tick.place == 0 &&
         pk_timer_start(loop, &channel->tick, TICK_MS * NANOSECONDS_PER_MS) < 0)
