@@ -97,8 +97,10 @@ Test(router_chain, health_is_a_service_like_others)
     cr_assert_eq(pk_loop_run_until(kit.loop, check, &value).code, PK_OK);
     cr_assert(says(*(const pk_slice *) value, "\x08\x01")); /* SERVING */
     cr_assert_str_eq(trace, "s()s");
-    client_kit_close(&kit);
+    pk_channel_free(kit.channel);
+    pk_server_free(kit.server);
     pk_health_free(health);
+    pk_loop_free(kit.loop);
 }
 
 static pk_future refuse(void *self, pk_call *call, pk_next *next)
