@@ -7,14 +7,10 @@
 #define READ_PADDING 32u    /* readable bytes behind what was read, for decoders that look ahead */
 #define WRITE_BYTES 262144u /* taken from the session for one write */
 #define WRITE_PIECES 64     /* gathered by one write */
-#define LINGER_TICKS 2u     /* for the peer to read our last bytes and close */
-#define DRAIN_TICKS 2u      /* for the peer to answer the PING between both GOAWAYs */
-#define SLOW_SHARE 16       /* of the bytes that wait; moving less in a tick is hardly any */
 
 static const char peer_closed[] = "the peer closed the connection";
 
 static void finish_turn(pk_connection *connection);
-static void want_flush(pk_connection *connection);
 static void lose_exchanges(pk_connection *connection);
 
 static pk_connection *of_exchanges(pk_http2_exchanges *exchanges)
@@ -167,7 +163,7 @@ static int secured(pk_connection *connection)
     connection->undecided = false;
     if (strcmp(protocol, "h2") != 0)
         return speak_http1(connection);
-    want_flush(connection); /* our SETTINGS */
+    pk_connection_want_flush(connection); /* our SETTINGS */
     return 0;
 }
 
@@ -217,7 +213,7 @@ static void read_once(pk_connection *connection)
         die(connection, reason(PK_ERR_NOMEM));
     if (length < 0 && !failed) {
         die(connection, peer_closed);
-    } else if (length > 0 && !connection->lingering) {
+    } else if (length > 0 && !connection->lingering && !connection->dead) {
         buffer->end = buffer->start + length;
         memset(buffer->end, 0, READ_PADDING);
         connection->idle = connection->silent = 0;
@@ -317,12 +313,6 @@ static void end_writing(pk_connection *connection)
         linger(connection);
 }
 
-/* Bytes that the socket has not taken yet. */
-static size_t unsent(const pk_connection *connection)
-{
-    return connection->output.bytes + (connection->tls ? connection->tls->sealed.bytes : 0);
-}
-
 /* One system call. Bytes that the socket took, or a negative error. */
 static ssize_t send_output(pk_connection *connection)
 {
@@ -346,7 +336,7 @@ static void write_once(pk_connection *connection)
         die(connection, reason(more));
         return;
     }
-    if (unsent(connection) > 0) {
+    if (pk_connection_unsent(connection) > 0) {
         ssize_t length = send_output(connection);
         if (length < 0) {
             bool broken = connection->tls && connection->tls->failure[0];
@@ -364,7 +354,7 @@ static void write_once(pk_connection *connection)
     }
     if (connection->http1)
         more = pk_http1_runnable(connection->http1); /* what has left made room */
-    connection->blocked = unsent(connection) > 0 || more > 0;
+    connection->blocked = pk_connection_unsent(connection) > 0 || more > 0;
     if (!connection->blocked && !connection->wants_flush && over(connection))
         end_writing(connection);
 }
@@ -376,7 +366,7 @@ static void end_turn(pk_connection *connection)
     if (!connection->dead && connection->http1)
         pk_http1_settle(connection->http1);
     else if (!connection->dead && !connection->undecided)
-        pk_http2_settle(&connection->exchanges, unsent(connection));
+        pk_http2_settle(&connection->exchanges, pk_connection_unsent(connection));
     if (connection->host->turned)
         connection->host->turned(connection->host, connection);
     connection->in_turn = false;
@@ -403,7 +393,7 @@ static void on_flush(pk_flush *flush)
     end_turn(connection);
 }
 
-static void want_flush(pk_connection *connection)
+void pk_connection_want_flush(pk_connection *connection)
 {
     connection->wants_flush = true;
     /* A blocked socket says itself when it goes on. */
@@ -413,12 +403,12 @@ static void want_flush(pk_connection *connection)
 
 static void output_wanted(pk_http2_exchanges *exchanges)
 {
-    want_flush(of_exchanges(exchanges));
+    pk_connection_want_flush(of_exchanges(exchanges));
 }
 
 static void on_http1_wanted(pk_http1 *http1)
 {
-    want_flush(http1->terms.connection);
+    pk_connection_want_flush(http1->terms.connection);
 }
 
 /* ---- Life ---- */
@@ -459,7 +449,7 @@ int pk_connection_new(pk_connection **ret_connection, pk_connection_host *host, 
     if (tls_take)
         begin_securing(connection);
     if (!connection->undecided)
-        want_flush(connection); /* our SETTINGS, or a handshake's first message */
+        pk_connection_want_flush(connection); /* our SETTINGS, or a handshake's first message */
     *ret_connection = connection;
     return 0;
 }
@@ -529,140 +519,4 @@ void pk_connection_free(pk_connection *connection, const char *why)
     die(connection, why);
     if (!connection->in_turn)
         free_connection(connection);
-}
-
-/* ---- What takes too long ---- */
-
-static bool passed(unsigned *count, bool waiting, unsigned limit)
-{
-    *count = waiting ? *count + 1 : 0;
-    return limit > 0 && *count > limit;
-}
-
-/* Failure is seen in the session by the caller. */
-static void reset_one(pk_connection *connection, pk_http2_stream *stream)
-{
-    if (pk_http2_reset(stream, PK_HTTP2_CANCEL) == 0)
-        output_wanted(&connection->exchanges);
-}
-
-static void check_bodies(pk_connection *connection)
-{
-    pk_http2_session *session = &connection->exchanges.session;
-    pk_http2_stream *stream = session->ring;
-    unsigned limit = connection->host->body_ticks;
-    if (limit == 0)
-        return;
-    for (size_t left = session->stream_count; left > 0; left--, stream = stream->next) {
-        if (stream->remote_ended || stream->dead || stream->closed || stream->uncredited > 0)
-            stream->quiet_ticks = 0;
-        else if (++stream->quiet_ticks > limit)
-            reset_one(connection, stream);
-    }
-}
-
-/* Asks a peer from which nothing comes whether it is there. False: it is not. */
-static bool keep_alive(pk_connection *connection)
-{
-    const pk_connection_host *host = connection->host;
-    pk_http2_session *session = &connection->exchanges.session;
-    bool wanted = host->keepalive_ticks > 0 && session->greeted &&
-                  (session->stream_count > 0 || host->keepalive_idle);
-    if (!wanted) {
-        connection->silent = 0;
-        return true;
-    }
-    connection->silent++;
-    if (connection->silent > host->keepalive_ticks + host->answer_ticks)
-        return false;
-    if (connection->silent == host->keepalive_ticks && pk_http2_session_ping(session) == 0)
-        output_wanted(&connection->exchanges);
-    return true;
-}
-
-/* A connection without a call gives back what its TLS can do without. */
-static void rest(const pk_connection *connection)
-{
-    if (connection->tls && connection->idle > 1)
-        pk_tls_rest(connection->tls);
-}
-
-/* The part of a tick that is HTTP/1.1's own. */
-static void tick_http1(pk_connection *connection)
-{
-    const pk_connection_host *host = connection->host;
-    pk_http1 *http1 = connection->http1;
-    connection->in_turn = true;
-    const char *why = pk_http1_tick(http1, host->header_ticks, host->body_ticks);
-    connection->in_turn = false;
-    if (why)
-        pk_connection_kill(connection, why);
-    else if (connection->wants_flush && !connection->blocked)
-        pk_loop_flush_later(host->loop, &connection->flush);
-    bool waits = !http1->open && !http1->held_back && !pk_http1_parser_in_head(&http1->parser);
-    if (passed(&connection->idle, waits, host->idle_ticks))
-        pk_connection_drain(connection);
-    rest(connection);
-}
-
-size_t pk_connection_burden(pk_connection *connection)
-{
-    size_t moved = connection->moved;
-    size_t waiting = connection->http1 ? connection->http1->counted : connection->exchanges.counted;
-    connection->moved = 0;
-    return moved < waiting / SLOW_SHARE ? waiting : 0;
-}
-
-void pk_connection_tick(pk_connection *connection)
-{
-    const pk_connection_host *host = connection->host;
-    pk_http2_session *session = &connection->exchanges.session;
-    if (connection->in_turn || connection->dead)
-        return;
-    /* All was said: the peer has a moment to read it. */
-    bool http2 = !connection->http1 && !connection->undecided;
-    bool lingering = connection->lingering || (http2 && pk_http2_session_deaf(session));
-    if (passed(&connection->lingered, lingering, LINGER_TICKS))
-        pk_connection_kill(connection, "the session was ended");
-    if (lingering)
-        return;
-    if (passed(&connection->stalled, unsent(connection) > 0, host->stall_ticks)) {
-        pk_connection_kill(connection, "the peer does not read");
-        return;
-    }
-    if (connection->http1) {
-        tick_http1(connection);
-        return;
-    }
-    if (passed(&connection->heading,
-               connection->undecided || !session->greeted || session->block_open,
-               host->header_ticks)) {
-        pk_connection_kill(connection, connection->securing
-                                           ? "the TLS handshake takes too long"
-                                           : "the peer takes too long to send a head");
-        return;
-    }
-    if (!keep_alive(connection)) {
-        pk_connection_kill(connection, "the peer does not answer");
-        return;
-    }
-    if (connection->undecided)
-        return;
-    check_bodies(connection);
-    connection->in_turn = true;
-    pk_http2_tick(&connection->exchanges);
-    connection->in_turn = false;
-    if (connection->dead || connection->wants_flush)
-        pk_loop_flush_later(connection->host->loop, &connection->flush);
-    bool idle = passed(&connection->idle, session->stream_count == 0, host->idle_ticks);
-    rest(connection);
-    bool no_answer = connection->draining && ++connection->draining > DRAIN_TICKS;
-    if (idle && host->client)
-        pk_connection_kill(connection, "there was no call");
-    else if (idle && !connection->draining)
-        pk_connection_drain(connection);
-    else if (no_answer && pk_http2_session_go_away(session) == 0)
-        output_wanted(&connection->exchanges);
-    if (session->failed)
-        pk_connection_kill(connection, "out of memory");
 }

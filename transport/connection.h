@@ -96,6 +96,15 @@ void pk_connection_kill(pk_connection *connection, const char *why);
 /* The same, before it returns, unless the connection is on the stack. */
 void pk_connection_free(pk_connection *connection, const char *why);
 
+/* Bytes that the socket has not taken yet. */
+static inline size_t pk_connection_unsent(const pk_connection *connection)
+{
+    return connection->output.bytes + (connection->tls ? connection->tls->sealed.bytes : 0);
+}
+
+/* There is something to write: at the end of this turn or the next, or once the socket has room. */
+void pk_connection_want_flush(pk_connection *connection);
+
 /* Once per tick of the server: looks for what takes too long. */
 void pk_connection_tick(pk_connection *connection);
 
