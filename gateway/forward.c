@@ -9,6 +9,7 @@
 typedef struct passage {
     const gateway_forward_rules *rules;
     gateway_tally *tally;
+    pk_channel *channel;
     pk_call *call, *upstream;
     pk_reader *in, *replies; /* from the caller, from the upstream */
     pk_writer *out, *requests;
@@ -100,6 +101,12 @@ static pk_future pass_request(const void *message, void *arg)
     return pk_writer_write(p->requests, raw);
 }
 
+static pk_future pass_the_rest(const void *unused, void *arg)
+{
+    passage *p = arg;
+    return pk_reader_each(p->in, pass_request, p);
+}
+
 static pk_future requests_ended(const void *unused, void *arg)
 {
     passage *p = arg;
@@ -173,20 +180,50 @@ static bool call_upstream(passage *p, pk_channel *channel)
     return false;
 }
 
-pk_future gateway_forward(const gateway_forward_rules *rules, pk_channel *channel, pk_call *call,
-                          pk_reader *in, pk_writer *out, gateway_tally *tally)
+/* Everything that a call consists of, from its first message on where that is there already. */
+static pk_future forward_from(passage *p, const void *first, bool ended)
 {
-    passage *p = pk_call_new(call, passage, .rules = rules, .tally = tally, .call = call, .in = in,
-                             .out = out, .from_page = strcmp(pk_call_protocol(call), "grpc") != 0);
-    tally->code = PK_UNKNOWN;
-    if (!call_upstream(p, channel)) {
-        tally->code = PK_RESOURCE_EXHAUSTED;
-        return pk_failed(call, PK_RESOURCE_EXHAUSTED, "out of memory");
+    if (!call_upstream(p, p->channel)) {
+        p->tally->code = PK_RESOURCE_EXHAUSTED;
+        return pk_failed(p->call, PK_RESOURCE_EXHAUSTED, "out of memory");
     }
     /* A request that breaks off ends the call by itself, and an upstream that does shows below. */
-    pk_detach(pk_then(pk_reader_each(in, pass_request, p), requests_ended, p));
+    pk_future requests =
+        ended ? pk_done(NULL)
+              : pk_then(first ? pass_request(first, p) : pk_done(NULL), pass_the_rest, p);
+    pk_detach(pk_then(requests, requests_ended, p));
     /* The head goes on as soon as it is there; it is there before the first message is. */
     pk_detach(pk_then(pk_call_received_head(p->upstream), head_came, p));
     pk_future replies = pk_reader_each(p->replies, pass_reply, p);
     return pk_recover(pk_then(replies, ended_well, p), ended_badly, p);
+}
+
+static pk_future first_came(const void *message, void *arg)
+{
+    return forward_from(arg, message, message == NULL);
+}
+
+/* The request was none, or did not come; the upstream has not heard of it. */
+static pk_future none_came(const pk_status *status, void *arg)
+{
+    passage *p = arg;
+    if (!p->upstream)
+        p->tally->code = status->code;
+    return pk_failed_with(status);
+}
+
+/*
+ * A page sends its request before it reads, so the upstream hears of it with the first message:
+ * requests that stop half-way would take all the calls that an upstream serves at once.
+ */
+pk_future gateway_forward(const gateway_forward_rules *rules, pk_channel *channel, pk_call *call,
+                          pk_reader *in, pk_writer *out, gateway_tally *tally)
+{
+    passage *p =
+        pk_call_new(call, passage, .rules = rules, .tally = tally, .channel = channel, .call = call,
+                    .in = in, .out = out, .from_page = strcmp(pk_call_protocol(call), "grpc") != 0);
+    tally->code = PK_UNKNOWN;
+    if (!p->from_page)
+        return forward_from(p, NULL, false);
+    return pk_recover(pk_then(pk_reader_read(in), first_came, p), none_came, p);
 }
