@@ -56,7 +56,7 @@ def main():
     if arguments.count + 500 > hard:
         sys.exit(f'{arguments.count} connections are more than {hard} file descriptors allow')
     build = arguments.build.resolve()
-    row = ('1 at once', 1, 1, 20000, UNARY, 'hello', 1)
+    row = ('1 at once', 1, 1, 8000, UNARY, 'hello', 1)
     worst = 0
     results = {}
     with tempfile.TemporaryDirectory() as folder:
