@@ -34,6 +34,7 @@ struct socket_channel {
     uint64_t resolve_interval;
     pk_backoff resolve_backoff;
     pk_opening *queue; /* ring of calls that wait; NULL: none */
+    pk_opening *stays; /* while some of them fail: the first that was passed over; NULL: none */
     pk_timer tick;     /* once a second while it is not idle */
     unsigned idle, idle_ticks;
     char failure[480]; /* why calls fail while the state is TRANSIENT_FAILURE */
@@ -76,6 +77,8 @@ static void enqueue(socket_channel *channel, pk_opening *opening)
 static void dequeue(socket_channel *channel, pk_opening *opening)
 {
     opening->waiting = false;
+    if (channel->stays == opening)
+        channel->stays = NULL; /* those that stay are gone through once more */
     if (channel->queue == opening)
         channel->queue = opening->next == opening ? NULL : opening->next;
     opening->next->previous = opening->previous;
@@ -135,22 +138,26 @@ static void open_waiting(socket_channel *channel)
     }
 }
 
-/* Fails those that wait: all, or those that do not wait for ready. */
+/*
+ * Fails those that wait: all, or those that do not wait for ready. What runs when one fails may end
+ * others, start some, and come here again.
+ */
 static void fail_waiting(socket_channel *channel, bool all, const char *text)
 {
     const pk_status why = {PK_UNAVAILABLE, {(const uint8_t *) text, strlen(text)}, {NULL, 0}};
-    pk_opening *keep = NULL;
-    while (channel->queue && channel->queue != keep) {
+    channel->stays = NULL;
+    while (channel->queue && channel->queue != channel->stays) {
         pk_opening *opening = channel->queue;
         if (!all && opening->wait_for_ready) {
-            if (!keep)
-                keep = opening;
+            if (!channel->stays)
+                channel->stays = opening;
             channel->queue = opening->next;
             continue;
         }
         dequeue(channel, opening);
         opening->failed(opening, &why);
     }
+    channel->stays = NULL;
 }
 
 /* ---- States ---- */

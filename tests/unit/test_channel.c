@@ -306,3 +306,27 @@ Test(channel, a_call_between_two_attempts_outlives_its_channel)
     cr_assert_eq(pk_loop_run_until(loop, reply, NULL).code, PK_UNAVAILABLE);
     pk_loop_free(loop);
 }
+
+static void cancel_another(void *arg)
+{
+    pk_call_cancel(arg);
+}
+
+Test(channel, calls_that_wait_may_be_cancelled_by_one_that_fails)
+{
+    pk_loop *loop = new_loop();
+    pk_channel *channel = new_channel(loop, "127.0.0.1:1", NULL);
+    pk_call *calls[3];
+    pk_future ends[3];
+    for (size_t i = 0; i < 3; i++) /* the middle one does not wait, and fails first */
+        ends[i] = greet(
+            channel, PK_CALL_OPTS(.wait_for_ready = i != 1, .timeout_ms = 300, .call = &calls[i]));
+    cr_assert_eq(pk_call_on_end(calls[1], cancel_another, calls[0]), 0);
+    cr_assert_eq(pk_loop_run_until(loop, ends[1], NULL).code, PK_UNAVAILABLE);
+    cr_assert_eq(pk_loop_run_until(loop, ends[0], NULL).code, PK_CANCELLED);
+    cr_assert_eq(pk_loop_run_until(loop, ends[2], NULL).code, PK_DEADLINE_EXCEEDED);
+    for (size_t i = 0; i < 3; i++)
+        pk_call_unref(calls[i]);
+    pk_channel_free(channel);
+    pk_loop_free(loop);
+}
