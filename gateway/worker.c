@@ -35,6 +35,7 @@ struct gateway_worker {
     gateway_setup *old_setups; /* out of use, to be freed */
     pk_cors_opts cors;
     gateway_log_buffer lines;
+    bool files_elsewhere; /* static files have an address of their own, maybe another thread's */
     bool draining;
 };
 
@@ -155,11 +156,12 @@ static int use_setup(gateway_worker *worker, gateway_setup *setup)
     int r = pk_router_set_cors(router, config->cors_origins.count > 0 ? &worker->cors : NULL);
     if (r < 0)
         return r;
-    if (worker->bound_tls.count > 0)
+    /* Without addresses with TLS a configuration has no certificates: theirs stay. */
+    if (worker->bound_tls.count > 0 && config->credentials)
         r = pk_server_set_credentials(worker->server, NULL, config->credentials);
     if (r < 0)
         return r;
-    bool has_files = config->static_dir && !config->static_listen;
+    bool has_files = config->static_dir && !worker->files_elsewhere;
     pk_router_set_http(router, has_files ? handle_file : NULL, worker);
     if (worker->setup)
         leave_setup(worker, worker->setup);
@@ -349,6 +351,7 @@ static int open_servers(gateway_worker *worker, const gateway_config *config)
     if (r < 0)
         return r;
     pk_router_set_raw(pk_server_router(worker->server), handle_call, worker);
+    worker->files_elsewhere = config->static_listen != NULL;
     /* As configured for the first thread, as that has bound them for the others. */
     const gateway_worker *first = worker->first;
     r = listen_all(worker, first ? &first->bound : &config->listen, NULL, &worker->bound);

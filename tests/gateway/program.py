@@ -326,6 +326,42 @@ def certificates(folder):
     upstream.close()
 
 
+def fixed_keys(folder):
+    """Addresses that a new configuration lacks or adds go on as they were, with TLS and files."""
+    upstream = Upstream(lambda stream: stream.reply(b'safe'))
+    file = folder / 'fixed.conf'
+    tls = (f'listen-tls = 127.0.0.1:0\ntls-cert = {folder}/server.pem\n'
+           f'tls-key = {folder}/server.key\n')
+    file.write_text(f'upstream = {upstream.address}\n')
+    gateway = Gateway(PROGRAM, f'--config={file}', f'--static={folder}')
+    file.write_text(f'upstream = {upstream.address}\nstatic-listen = 127.0.0.1:0\n{tls}')
+    said = gateway.reload()
+    assert any('which needs a restart' in line for line in said), said
+    assert any('was read again' in line for line in said), said
+    same(gateway.connect().call(message(b'')).grpc_status(), 0)  # its thread has read it, too
+    same(gateway.connect().get('/fixed.conf').status, 200)
+    same(gateway.stop(), 0)
+
+    file.write_text(f'upstream = {upstream.address}\n{tls}')
+    gateway = Gateway(PROGRAM, f'--config={file}')
+    gateway.read_places(1)  # listening with TLS
+    context = ssl.create_default_context(cafile=str(folder / 'ca.pem'))
+    context.check_hostname = False
+
+    def call():
+        web = Web(gateway.places['listening with TLS'],
+                  lambda sock: context.wrap_socket(sock, server_hostname='localhost'))
+        return web.call(message(b'')).grpc_status()
+    same(call(), 0)
+    file.write_text(f'upstream = {upstream.address}\n')
+    said = gateway.reload()
+    assert any('listen-tls has changed' in line for line in said), said
+    same(gateway.connect().call(message(b'')).grpc_status(), 0)
+    same(call(), 0)
+    same(gateway.stop(), 0)
+    upstream.close()
+
+
 def upstream_with_tls(folder):
     """An upstream with TLS is verified, by name too; the gateway shows its own certificate."""
     inner = Upstream(lambda stream: stream.reply(b'behind'))
@@ -438,7 +474,8 @@ def from_anywhere(folder):
 def main():
     with tempfile.TemporaryDirectory() as name:
         return peers.run([told, address_in_use, files, files_elsewhere, metrics, log, routes,
-                          in_turn, reload, certificates, upstream_with_tls, threads, graceful_end, from_anywhere],
+                          in_turn, reload, certificates, fixed_keys, upstream_with_tls, threads,
+                          graceful_end, from_anywhere],
                          pathlib.Path(name))
 
 
