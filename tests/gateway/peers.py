@@ -134,6 +134,7 @@ class Upstream:
         self.listener = socket.create_server(('127.0.0.1', 0))
         self.address = '127.0.0.1:%d' % self.listener.getsockname()[1]
         self.connections = []
+        self.closed = False
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self):
@@ -142,6 +143,8 @@ class Upstream:
                 sock, _ = self.listener.accept()
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self.connections.append(Connection(self, sock))
+                if self.closed:  # close() may not have seen it
+                    sock.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
 
@@ -155,6 +158,7 @@ class Upstream:
                 self.problems.append(traceback.format_exc())
 
     def close(self):
+        self.closed = True
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
         for connection in self.connections:
