@@ -170,10 +170,10 @@ static void set_failed(socket_channel *channel)
     pk_channel_unref(&channel->base);
 }
 
-/* Brings the channel's state up to that of its subchannels. */
+/* Brings the channel's state up to that of its subchannels; without any it is the resolver's. */
 static void settle(socket_channel *channel)
 {
-    if (channel->balancer.busy || channel->base.freed)
+    if (channel->balancer.busy || channel->base.freed || channel->balancer.count == 0)
         return;
     pk_balancer_settle(&channel->balancer);
     pk_channel_state state = pk_balancer_state(&channel->balancer);

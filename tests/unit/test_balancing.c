@@ -419,6 +419,35 @@ Test(balancing, a_name_that_is_not_known_yet_is_asked_for_until_it_is)
     close_field(&field);
 }
 
+/* A pause after a name that is not known may be ended: one resolution follows, and tells the state. */
+Test(balancing, a_name_is_resolved_once_when_its_pause_is_ended)
+{
+    static const char *const policies[] = {"pick_first", "round_robin"};
+    static const char problem[] = "cannot resolve pekoe.test:1";
+    for (size_t i = 0; i < 2; i++) {
+        struct field field;
+        struct name_server names;
+        open_servers(&field, 0);
+        name_server_open(&names, field.loop);
+        open_channel(&field, "pekoe.test:1",
+                     PK_CHANNEL_OPTS(.load_balancing = policies[i], .dns_servers = names.address));
+        cr_assert_eq(call(&field, NULL), PK_UNAVAILABLE);
+        cr_assert_eq(pk_channel_get_state(field.channel), PK_CHANNEL_TRANSIENT_FAILURE);
+        unsigned questions = names.questions;
+        pk_future waits = greet(&field, "", PK_CALL_OPTS(.wait_for_ready = true));
+        pk_channel_reset_backoff(field.channel);
+        cr_expect_eq(pk_channel_get_state(field.channel), PK_CHANNEL_CONNECTING);
+        pk_status status = pk_loop_run_until(field.loop, greet(&field, "", NULL), NULL);
+        cr_expect_eq(status.code, PK_UNAVAILABLE);
+        cr_expect_eq(strncmp((const char *) status.message.bytes, problem, sizeof problem - 1), 0);
+        cr_expect_eq(names.questions, 2 * questions, "%s: %u", policies[i], names.questions);
+        field.channel = pk_channel_free(field.channel);
+        cr_assert_eq(pk_loop_run_until(field.loop, waits, NULL).code, PK_UNAVAILABLE);
+        name_server_close(&names);
+        close_field(&field);
+    }
+}
+
 /* ---- Under load ---- */
 
 #define CALLS 10000u
