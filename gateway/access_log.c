@@ -81,14 +81,18 @@ static void put(log_line *line, const char *format, ...)
         line->length += (size_t) length;
 }
 
-/* What came from outside, so that it stays one word of one line, or one string of JSON. */
-static void put_escaped(log_line *line, pk_slice text, bool json)
+/* What is around a text. */
+typedef enum surroundings { IN_A_WORD, IN_QUOTES, IN_JSON } surroundings;
+
+/* What came from outside, so that it stays one word, what two quotes hold, or a string of JSON. */
+static void put_escaped(log_line *line, pk_slice text, surroundings where)
 {
     size_t shown = text.length < SHOWN_MAX ? text.length : SHOWN_MAX;
     for (size_t i = 0; i < shown; i++) {
         uint8_t c = text.bytes[i];
-        if (c < 0x20 || c >= 0x7f || c == '"' || c == '\\')
-            put(line, json ? "\\u%04x" : "\\x%02x", c);
+        bool splits = c == ' ' && where == IN_A_WORD;
+        if (c < 0x20 || c >= 0x7f || c == '"' || c == '\\' || splits)
+            put(line, where == IN_JSON ? "\\u%04x" : "\\x%02x", c);
         else
             put(line, "%c", c);
     }
@@ -116,12 +120,12 @@ static void put_text(log_line *line, const gateway_log_entry *entry)
     const gateway_tally *tally = entry->tally;
     put_time(line);
     put(line, " %s %s ", entry->peer, entry->protocol);
-    put_escaped(line, slice(entry->method), false);
+    put_escaped(line, slice(entry->method), IN_A_WORD);
     put(line, " %s %.3fms in=%llu/%lluB out=%llu/%lluB \"", pk_code_name(tally->code),
         (double) entry->nanoseconds / 1e6, (unsigned long long) tally->received_messages,
         (unsigned long long) tally->received_bytes, (unsigned long long) tally->sent_messages,
         (unsigned long long) tally->sent_bytes);
-    put_escaped(line, entry->agent, false);
+    put_escaped(line, entry->agent, IN_QUOTES);
     put(line, "\"\n");
 }
 
@@ -131,17 +135,17 @@ static void put_json(log_line *line, const gateway_log_entry *entry)
     put(line, "{\"time\":\"");
     put_time(line);
     put(line, "\",\"peer\":\"%s\",\"protocol\":\"%s\",\"method\":\"", entry->peer, entry->protocol);
-    put_escaped(line, slice(entry->method), true);
+    put_escaped(line, slice(entry->method), IN_JSON);
     put(line,
         "\",\"code\":%d,\"status\":\"%s\",\"duration_ms\":%.3f,\"received_messages\":%llu,"
         "\"received_bytes\":%llu,\"sent_messages\":%llu,\"sent_bytes\":%llu,\"agent\":\"",
         (int) tally->code, pk_code_name(tally->code), (double) entry->nanoseconds / 1e6,
         (unsigned long long) tally->received_messages, (unsigned long long) tally->received_bytes,
         (unsigned long long) tally->sent_messages, (unsigned long long) tally->sent_bytes);
-    put_escaped(line, entry->agent, true);
+    put_escaped(line, entry->agent, IN_JSON);
     if (entry->trace.length > 0) {
         put(line, "\",\"traceparent\":\"");
-        put_escaped(line, entry->trace, true);
+        put_escaped(line, entry->trace, IN_JSON);
     }
     put(line, "\"}\n");
 }

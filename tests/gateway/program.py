@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import tempfile
 import threading
 import time
 
+import h2.config
+import h2.connection
 from prometheus_client.parser import text_string_to_metric_families
 
 import peers
@@ -166,6 +169,17 @@ def lines_of(file, count):
         time.sleep(0.02)
 
 
+def h2_call(sock, path):
+    """Sends a call over HTTP/2, which has no rule against spaces in paths."""
+    connection = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding='utf-8'))
+    connection.initiate_connection()
+    connection.send_headers(1, [(':method', 'POST'), (':scheme', 'http'), (':authority', 'a'),
+                                (':path', path), ('content-type', 'application/grpc'),
+                                ('te', 'trailers')])
+    connection.send_data(1, message(b''), end_stream=True)
+    sock.sendall(connection.data_to_send())
+
+
 def log(folder):
     """A line for each call, as text and as JSON; a file that was moved is opened anew."""
     upstream = Upstream(lambda stream: stream.reply(b'xy'))
@@ -181,6 +195,10 @@ def log(folder):
     gateway.connect().call(message(b'abc'))
     lines_of(file, 1)
     same(len(moved.read_text().splitlines()), 1)
+    with socket.create_connection(gateway.address.rsplit(':', 1)) as sock:
+        h2_call(sock, '/a.B/C OK 1ms')
+        line = lines_of(file, 2)[1]
+    assert ' grpc /a.B/C\\x20OK\\x201ms INTERNAL ' in line, line
     same(gateway.stop(), 0)
     same(tell('--upstream=a:1', '--listen=127.0.0.1:0', f'--access-log={folder}/no/where')[0], 1)
 
