@@ -62,6 +62,14 @@ static const char *set_format(unsigned *place, const char *text)
     return NULL;
 }
 
+static const char *set_time(uint32_t *place, const char *text, bool may_be_none)
+{
+    const char *wrong = gateway_parse_time(text, place);
+    if (wrong || *place > 0 || may_be_none)
+        return wrong;
+    return "more than no time is wanted; never is without end";
+}
+
 static const char *convert(const gateway_key *key, void *place, const char *text)
 {
     const char *wrong = key->check ? key->check(text) : NULL;
@@ -75,7 +83,7 @@ static const char *convert(const gateway_key *key, void *place, const char *text
     case GATEWAY_FLAG:
         return gateway_parse_flag(text, place);
     case GATEWAY_TIME:
-        return gateway_parse_time(text, place);
+        return set_time(place, text, key->offset == AT(drain_timeout_ms));
     case GATEWAY_SIZE:
         return gateway_parse_size(text, place);
     case GATEWAY_NUMBER:

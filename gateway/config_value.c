@@ -170,8 +170,11 @@ const char *gateway_check_origin(const char *text)
     if (strcmp(text, "*") == 0 || strcmp(text, "null") == 0)
         return NULL;
     const char *host = strstr(text, "://");
-    if (!host || host == text || host[3] == '\0' || host[3 + strcspn(host + 3, "/ \t,")] != '\0')
+    if (!host || host == text || host[3] == '\0' || host[3 + strcspn(host + 3, "/,")] != '\0')
         return "an origin is scheme://host[:port] without a path, or *";
+    for (const char *at = text; *at; at++)
+        if (*at <= ' ' || *at >= 0x7f)
+            return "an origin is US-ASCII without white space: browsers write xn--... for the rest";
     return NULL;
 }
 

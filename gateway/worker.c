@@ -151,7 +151,7 @@ static int use_setup(gateway_worker *worker, gateway_setup *setup)
         .origins = (const char *const *) config->cors_origins.items,
         .credentials = config->cors_credentials,
         .exposed = (const char *const *) config->cors_expose.items,
-        .max_age_s = config->cors_max_age_ms / 1000,
+        .max_age_s = config->cors_max_age_ms / 1000 + (config->cors_max_age_ms % 1000 > 0),
     };
     int r = pk_router_set_cors(router, config->cors_origins.count > 0 ? &worker->cors : NULL);
     if (r < 0)

@@ -86,8 +86,8 @@ Test(gateway_config, addresses_and_origins_are_told_from_others)
         cr_assert_not_null(gateway_check_address(*one), "%s", *one);
     static const char *const origins[] = {"*", "null", "https://shop.example", "http://a:8080",
                                           NULL};
-    static const char *const others[] = {"",           "shop.example", "https://",
-                                         "https://a/", "://a",         NULL};
+    static const char *const others[] = {"",     "shop.example", "https://",        "https://a/",
+                                         "://a", "http://a b",   "http://\xc3\xbc", NULL};
     for (const char *const *one = origins; *one; one++)
         cr_assert_null(gateway_check_origin(*one), "%s", *one);
     for (const char *const *one = others; *one; one++)
@@ -136,7 +136,8 @@ Test(gateway_config, a_file_sets_keys_and_leaves_defaults)
     gateway_config *config = parse("# a comment\r\n\n  listen = :1\nlisten=:2\n"
                                    "upstream = /a/ = host:1\nmessage-limit = 1M\n"
                                    "cors-credentials = yes\nforward-header = Cookie\n"
-                                   "access-log-format = json\naccess-log = off");
+                                   "access-log-format = json\naccess-log = off\n"
+                                   "drain-timeout = 0s");
     cr_assert_not_null(config, "%s", error.text);
     cr_assert_eq(config->listen.count, 2);
     cr_assert_str_eq(config->listen.items[1], ":2");
@@ -146,7 +147,8 @@ Test(gateway_config, a_file_sets_keys_and_leaves_defaults)
     cr_assert_eq(config->access_log_format, GATEWAY_LOG_JSON);
     cr_assert_null(config->access_log);
     cr_assert_eq(config->threads, 1);
-    cr_assert_eq(config->drain_timeout_ms, 30000);
+    cr_assert_eq(config->drain_timeout_ms, 0, "nothing is waited for");
+    cr_assert_eq(config->header_timeout_ms, 10000);
     cr_assert_null(gateway_config_unref(config));
 }
 
@@ -158,6 +160,11 @@ Test(gateway_config, an_error_names_its_place)
         {"", "no upstream is given (--upstream host:port)"},
         {"upstream = a:1\ntimeout = 5\n",
          "file:2: timeout \"5\": a time wants a unit: ms, s, m or h"},
+        {"idle-timeout = 0s", "file:1: idle-timeout \"0s\": more than no time is wanted; never is "
+                              "without end"},
+        {"cors-max-age = 0ms",
+         "file:1: cors-max-age \"0ms\": more than no time is wanted; never is "
+         "without end"},
         {"nonsense", "file:1: \"key = value\" is wanted"},
         {"\n\nlissen = :1", "file:3: there is no key \"lissen\""},
         {"config = x", "file:1: there is no key \"config\""},
