@@ -37,7 +37,10 @@ server.addService(TestService.service, {
   UnaryCall: (call, done) => {
     const trailing = echo(call);
     done(failure(call.request.responseStatus, trailing),
-      { payload: { body: Buffer.alloc(call.request.responseSize) } }, trailing);
+      {
+        payload: { body: Buffer.alloc(call.request.responseSize) },
+        serverId: call.request.fillServerId ? `grpc-js-${process.pid}` : '',
+      }, trailing);
   },
   StreamingOutputCall: (call) => {
     echo(call);

@@ -4,6 +4,7 @@
 It cannot see the compressed flag of a message, so it cannot answer the compression probes.
 """
 import concurrent.futures
+import os
 import pathlib
 import signal
 import sys
@@ -42,6 +43,8 @@ def unary_call(request, context):
     check_status(request.response_status, context)
     reply = SimpleResponse()
     reply.payload.body = bytes(request.response_size)
+    if request.fill_server_id:
+        reply.server_id = f'grpcio-{os.getpid()}'
     return reply
 
 

@@ -16,11 +16,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static uint8_t zeros[512 << 10];
 static pk_loop *loop;
 static pk_channel *channel;
 static bool failed;
+
+/* How every channel is made, for the case that makes its own. */
+static char target[300];
+static pk_channel_opts channel_opts = {.size = sizeof channel_opts};
+
+/* How long the soak cases go on, and what they take: the official client's flags and defaults. */
+static struct {
+    int iterations, max_failures, latency_ms, pause_ms, seconds;
+} soak = {10, 0, 1000, 0, 10};
 
 /* ---- What is expected ---- */
 
@@ -410,6 +420,69 @@ static void unimplemented_service(void)
                     PK_UNIMPLEMENTED);
 }
 
+/* All calls of one channel go to one server. */
+static void pick_first_unary(void)
+{
+    char first[100] = "";
+    Grpc__Testing__SimpleRequest request = GRPC__TESTING__SIMPLE_REQUEST__INIT;
+    request.fill_server_id = true;
+    for (int i = 0; i < 100 && !failed; i++) {
+        const Grpc__Testing__SimpleResponse *reply =
+            wait_for(grpc_testing_test_service_unary_call(channel, &request, NULL), PK_OK);
+        const char *id = reply ? reply->server_id : "";
+        if (i == 0)
+            snprintf(first, sizeof first, "%s", id);
+        expect(id[0] != '\0' && strcmp(id, first) == 0, "call %d went to \"%s\", not to \"%s\"", i,
+               id, first);
+    }
+}
+
+/* ---- Soaking ---- */
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000;
+}
+
+/* Large calls, one after the other; a failure is a status, a wrong reply, or one that is late. */
+static void soak_calls(bool own_channels)
+{
+    pk_channel *kept = channel;
+    uint64_t end = now_ms() + (uint64_t) soak.seconds * 1000;
+    int done = 0, failures = 0;
+    for (; done < soak.iterations && now_ms() < end; done++) {
+        uint64_t start = now_ms();
+        if (own_channels && pk_channel_new(&channel, loop, target, &channel_opts) < 0)
+            break;
+        failed = false;
+        large_unary();
+        uint64_t took = now_ms() - start;
+        expect(took <= (uint64_t) soak.latency_ms, "iteration %d took %d ms", done, (int) took);
+        failures += failed;
+        if (own_channels)
+            pk_channel_free(channel);
+        if (took < (uint64_t) soak.pause_ms)
+            (void) wait_for(
+                pk_sleep(pk_loop_scope(loop), (uint32_t) soak.pause_ms - (uint32_t) took), PK_OK);
+    }
+    channel = kept;
+    failed = false;
+    expect(done == soak.iterations, "%d of %d iterations were made", done, soak.iterations);
+    expect(failures <= soak.max_failures, "%d iterations failed", failures);
+}
+
+static void rpc_soak(void)
+{
+    soak_calls(false);
+}
+
+static void channel_soak(void)
+{
+    soak_calls(true);
+}
+
 /* ---- The program ---- */
 
 static const struct {
@@ -434,6 +507,9 @@ static const struct {
     {"special_status_message", special_status_message},
     {"unimplemented_method", unimplemented_method},
     {"unimplemented_service", unimplemented_service},
+    {"pick_first_unary", pick_first_unary},
+    {"rpc_soak", rpc_soak},
+    {"channel_soak", channel_soak},
 };
 
 /* The value of --name VALUE or --name=VALUE at argv[*at]; NULL where it is another option. */
@@ -464,9 +540,34 @@ static bool is_flag(char **argv, int argc, int *at, const char *name, bool *ret_
     return !value || *ret_on || strcmp(value, "false") == 0;
 }
 
+/* Whether argv[*at] is one of the soak cases' numbers, which is taken. */
+static bool is_soak_option(char **argv, int argc, int *at)
+{
+    const struct {
+        const char *name;
+        int *number;
+    } options[] = {
+        {"--soak_iterations", &soak.iterations},
+        {"--soak_max_failures", &soak.max_failures},
+        {"--soak_per_iteration_max_acceptable_latency_ms", &soak.latency_ms},
+        {"--soak_min_time_ms_between_rpcs", &soak.pause_ms},
+        {"--soak_overall_timeout_seconds", &soak.seconds},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        const char *value = option(argv, argc, at, options[i].name);
+        if (value) {
+            *options[i].number = atoi(value);
+            return true;
+        }
+    }
+    return false;
+}
+
 static const char usage[] =
     "usage: interop-client --server_host HOST --server_port PORT --test_case CASE\n"
     "         [--use_tls=true [--use_test_ca=true --ca_file FILE] [--server_host_override NAME]]\n"
+    "         [--soak_iterations N] [--soak_max_failures N] [--soak_overall_timeout_seconds N]\n"
+    "         [--soak_per_iteration_max_acceptable_latency_ms N] [--soak_min_time_ms_between_rpcs N]\n"
     "CASE is one of gRPC's interop cases, or all. The test CA is the file's; without it the system's\n"
     "CAs count.\n";
 
@@ -504,13 +605,13 @@ int main(int argc, char **argv)
             ca_file = value;
         } else if ((value = option(argv, argc, &i, "--server_host_override"))) {
             override = value;
-        } else if (!is_flag(argv, argc, &i, "--use_tls", &use_tls) &&
+        } else if (!is_soak_option(argv, argc, &i) &&
+                   !is_flag(argv, argc, &i, "--use_tls", &use_tls) &&
                    !is_flag(argv, argc, &i, "--use_test_ca", &use_test_ca)) {
             fprintf(stderr, "interop-client: what is %s?\n%s", argv[i], usage);
             return 2;
         }
     }
-    char target[300];
     if (!port || (use_test_ca && !ca_file)) {
         fputs(usage, stderr);
         return 2;
@@ -525,9 +626,9 @@ int main(int argc, char **argv)
         return 2;
     }
     snprintf(target, sizeof target, strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
-    const pk_channel_opts *opts =
-        PK_CHANNEL_OPTS(.credentials = credentials, .authority = override);
-    if (pk_loop_new(&loop, NULL) < 0 || pk_channel_new(&channel, loop, target, opts) < 0) {
+    channel_opts.credentials = credentials;
+    channel_opts.authority = override;
+    if (pk_loop_new(&loop, NULL) < 0 || pk_channel_new(&channel, loop, target, &channel_opts) < 0) {
         fprintf(stderr, "interop-client: %s is no address\n", target);
         return 2;
     }

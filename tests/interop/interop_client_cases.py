@@ -15,7 +15,10 @@ CASES = ['empty_unary', 'large_unary', 'client_compressed_unary', 'server_compre
          'server_compressed_streaming', 'ping_pong', 'empty_stream', 'cancel_after_begin',
          'cancel_after_first_response', 'timeout_on_sleeping_server', 'custom_metadata',
          'status_code_and_message', 'special_status_message', 'unimplemented_method',
-         'unimplemented_service']
+         'unimplemented_service', 'pick_first_unary', 'rpc_soak', 'channel_soak']
+
+# A loaded machine is not what the soak cases look for.
+SOAK = ['--soak_per_iteration_max_acceptable_latency_ms=10000', '--soak_overall_timeout_seconds=50']
 
 
 def main():
@@ -27,7 +30,7 @@ def main():
     failures = 0
     for number, case in enumerate(cases, 1):
         run = subprocess.run([os.environ['INTEROP_CLIENT'], '--server_host', host,
-                              '--server_port', port, '--test_case', case, *tls],
+                              '--server_port', port, '--test_case', case, *tls, *SOAK],
                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
                              check=False)
         right = run.returncode == 0 and f'OK: {case}' in run.stdout
