@@ -408,7 +408,7 @@ static void write_root(struct gen_run *run, struct gen_printer *out,
     gen_print(out,
               "    decoded = decoded && decode_$lower$(decoder, message, bytes, bytes + length);\n"
               "    bytes[length] = 0; /* ends a text that stands last */\n"
-              "    int error = pk_decode_end(decoder, decoded);\n"
+              "    int error = pk_decoder_finish(decoder, decoded);\n"
               "    if (!error)\n"
               "        *object = message;\n"
               "    return error;\n"

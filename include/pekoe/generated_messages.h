@@ -529,14 +529,6 @@ PK_INLINE int pk_decoder_finish(pk_decoder *decoder, bool decoded)
     return PK_LIKELY(decoded && !decoder->required) ? 0 : pk_decoder_judge(decoder, decoded);
 }
 
-/* The same, with the usual end in line. */
-PK_INLINE int pk_decode_end(pk_decoder *decoder, bool decoded)
-{
-    if (PK_LIKELY(decoded && !decoder->required))
-        return 0;
-    return pk_decoder_finish(decoder, decoded);
-}
-
 PK_END_DECLS
 
 #endif
