@@ -401,6 +401,20 @@ static void open_connection(struct connection *one)
 
 /* ---- The program ---- */
 
+static void refuse_to_wait(const struct connection *all, uint64_t limit)
+{
+    unsigned open = 0, unsent = 0;
+    for (unsigned i = 0; i < options.connections; i++) {
+        open += all[i].open;
+        unsent += all[i].output_end > all[i].output_start;
+    }
+    fprintf(stderr,
+            "pekoe-load: nothing came for 10 seconds: %llu of %llu replies are here, %u calls are "
+            "open, %u connections take no more bytes\n",
+            (unsigned long long) total.finished, (unsigned long long) limit, open, unsent);
+    exit(1);
+}
+
 static void run_until(struct connection *all, int epoll, uint64_t limit)
 {
     for (unsigned i = 0; i < options.connections; i++) {
@@ -411,7 +425,7 @@ static void run_until(struct connection *all, int epoll, uint64_t limit)
         struct epoll_event events[64];
         int count = epoll_wait(epoll, events, 64, 10000);
         if (count == 0)
-            refuse("nothing came for 10 seconds");
+            refuse_to_wait(all, limit);
         for (int i = 0; i < count; i++) {
             struct connection *one = events[i].data.ptr;
             if (events[i].events & ~(unsigned) EPOLLOUT)

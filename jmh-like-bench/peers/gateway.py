@@ -9,17 +9,19 @@ rounds, with the spread as a share of it. Then what the gateway's memory grows b
 connection and for each open stream.
 """
 import argparse
+import functools
 import json
 import os
 import pathlib
+import signal
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-from peers import REPLIES, ROOT, STREAM_MESSAGES, UNARY, Bench, Server, free_port, table
+from peers import REPLIES, ROOT, STREAM_MESSAGES, UNARY, Bench, Failure, Server, free_port, \
+    play_rounds, table
 
 sys.path.insert(0, str(ROOT / 'tests/interop'))
 from hostile import PREFACE, fields, frame, message  # noqa: E402
@@ -59,13 +61,20 @@ class Nginx:
         children = []
         while not children:
             if time.monotonic() > limit:
-                sys.exit('nginx does not start')
+                raise Failure('nginx does not start')
             time.sleep(0.05)
             path = pathlib.Path(f'/proc/{self.master.pid}/task/{self.master.pid}/children')
             children = path.read_text().split()
         self.process = self.Worker(int(children[0]))
 
+    def pause(self):
+        os.kill(self.process.pid, signal.SIGSTOP)
+
+    def go_on(self):
+        os.kill(self.process.pid, signal.SIGCONT)
+
     def stop(self):
+        self.go_on()
         self.master.terminate()
         self.master.wait()
 
@@ -140,31 +149,31 @@ def main():
             upstream = Server([build / 'jmh-like-bench/peers-greeter', '--listen',
                                '127.0.0.1:{port}'], cpu=1)
             running.append(upstream)
-            bench.servers['pekoe'] = Server([build / 'gateway/pekoe-gateway', '--listen',
-                                             '127.0.0.1:{port}',
-                                             f'--upstream=127.0.0.1:{upstream.port}'])
-            bench.servers['nginx'] = Nginx(folder, upstream.port)
-            for number in range(arguments.rounds):
-                print(f'round {number + 1} of {arguments.rounds}', file=sys.stderr, flush=True)
-                for row in rows:
-                    for proxy in ('pekoe', 'nginx'):
-                        bench.run(proxy, row)
+            bench.starts = {
+                'pekoe': functools.partial(Server, [build / 'gateway/pekoe-gateway', '--listen',
+                                                    '127.0.0.1:{port}',
+                                                    f'--upstream=127.0.0.1:{upstream.port}']),
+                'nginx': functools.partial(Nginx, folder, upstream.port)}
+            play_rounds(bench, arguments.rounds, rows, {})
             slow = Server([build / 'examples/greeter/greeter-server', '--listen',
                            '127.0.0.1:{port}'], cpu=1)
             running.append(slow)
             held = memory(build, slow.port, 10000 // scale)
         finally:
-            for server in [*bench.servers.values(), *running]:
+            for server in running:
                 server.stop()
     print(f'{os.cpu_count()} processors, Linux {os.uname().release}, '
           f'{arguments.rounds} interleaved rounds')
     print(table(bench.results, ['pekoe', 'nginx']))
+    if bench.failures:
+        print(bench.told_failures())
     print(f'\n{"the gateway holds":42}{"how many":>10}{"bytes each":>12}{"RSS then, MB":>14}')
     for what, number, each, total in held:
         print(f'{what:42}{number:10,}{each:12,.0f}{total / 1e6:14.1f}')
     if arguments.json:
         arguments.json.write_text(json.dumps({'cpu': bench.results, 'memory': held}, indent=1))
+    return 1 if bench.failures else 0
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

@@ -78,6 +78,8 @@ def main():
                         hostile = Hostile(servers[name].port, kind, int(arguments.count * share))
                         bench.run(name, row)
                         hostile.stop()
+                        if bench.failures:
+                            sys.exit(f'{name} beside {kind}:{bench.told_failures()}')
                         print(f'  {name} beside {kind}', file=sys.stderr, flush=True)
                         results.setdefault((name, kind), []).append(bench.results['1 at once'][name][0])
         finally:

@@ -6,18 +6,25 @@ usage: peers.py BUILD [--rounds N] [--rows PATTERN] [--quick] [--json FILE]
 Builds the peers from Debian's packages (libgrpc++-dev), takes grpc-js from npm, pins each server to
 CPU 0 and the load to CPU 1, and plays the same calls to each in turn. The figure is the server's own
 CPU time per request (user and system, all threads), the median of the rounds; beside it the spread,
-as a share of it.
+as a share of it. A server is stopped while it is another one's turn. "nghttp2 static reply" is nghttp2
+with a canned reply: what a server on it cannot go below.
+Who does not answer in time is named and has no figure in that row; the others go on, and the exit
+status is 1. Under `chrt -f` the servers run in turns (SCHED_RR): one that spins would keep its own
+threads from ever running.
 Rows of h2load are played by nghttp2's load generator, which is not ours and slower than the server.
 Rows that begin with "client" are the other way round: each client on CPU 1 calls pekoe's server on
 CPU 0, and the figure is the client's own.
 Ratios are of medians within this run; absolute times move with the machine.
 """
 import argparse
+import functools
 import json
 import os
 import pathlib
 import re
+import select
 import shutil
+import signal
 import socket
 import statistics
 import struct
@@ -31,6 +38,9 @@ ROOT = HERE.parents[1]
 UNARY, REPLIES = '/helloworld.Greeter/SayHello', '/helloworld.Greeter/ItKeepsReplying'
 REQUESTS, ANSWERS = '/helloworld.Greeter/ItKeepsTalking', '/helloworld.Greeter/StreamHellos'
 STREAM_MESSAGES = 1000
+FLOORS = ('echo floor', 'nghttp2 static reply')  # of unary calls
+SLOW = {'grpc-js': 10}  # peers that play a part of the calls
+PATIENCE = 60  # seconds that one row of one peer may take
 
 
 def frame(name):
@@ -50,6 +60,12 @@ def build_peers(folder):
     floor = folder / 'echo-floor'
     subprocess.run(['cc', '-O2', '-o', floor, HERE / 'echo_floor.c'], check=True)
     peers['echo floor'] = [floor, '{port}']
+    floor = folder / 'nghttp2-floor'
+    for library in '-l:libnghttp2.a', '-lnghttp2':  # as pekoe's greeter is linked
+        if subprocess.run(['cc', '-O2', '-o', floor, HERE / 'nghttp2_floor.c', library],
+                          stderr=subprocess.DEVNULL, check=False).returncode == 0:
+            peers['nghttp2 static reply'] = [floor, '{port}']
+            break
     try:
         flags = subprocess.run(['pkg-config', '--cflags', '--libs', 'grpc++', 'protobuf'], check=True,
                                capture_output=True, text=True).stdout.split()
@@ -84,11 +100,41 @@ class Server:
         words = [str(word).format(port=self.port) for word in command]
         self.process = subprocess.Popen(['taskset', '-c', str(cpu), *words], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, text=True)
-        self.process.stdout.readline()
+        if not select.select([self.process.stdout], [], [], PATIENCE)[0] or \
+                not self.process.stdout.readline():
+            self.stop()
+            raise Failure('the server does not start')
+
+    def pause(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self.process.send_signal(signal.SIGCONT)
 
     def stop(self):
         self.process.kill()
         self.process.wait()
+
+
+class Failure(Exception):
+    """Why a peer has no figure in a row."""
+
+
+def play(command):
+    """Runs a load generator or client on CPU 1 and returns what it printed."""
+    words = ['taskset', '-c', '1', *(str(word) for word in command)]
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=PATIENCE, check=False)
+    except subprocess.TimeoutExpired:
+        raise Failure(f'not done after {PATIENCE} seconds') from None
+    if done.returncode != 0:
+        raise Failure(done.stderr.strip() or f'exit status {done.returncode}')
+    return done.stdout
+
+
+def values_of(printed):
+    return {key: float(value) for key, value in re.findall(r'(\w+)=([\d.]+)', printed)}
 
 
 class Bench:
@@ -100,64 +146,102 @@ class Bench:
             self.bodies[name].write_bytes(frame(text))
         self.bodies['hellos'] = folder / 'hellos'
         self.bodies['hellos'].write_bytes(frame('world') * STREAM_MESSAGES)
+        self.starts = {}  # what starts each server
         self.servers = {}
+        self.in_turns = False  # a server is stopped while it is not its turn
         self.clients = {'pekoe': [build / 'jmh-like-bench/unary-client']}
         self.results = {}
+        self.failures = {}  # (peer, row's name): why
+
+    def start(self, peer):
+        """What does not start is left out."""
+        self.servers.pop(peer, None)
+        try:
+            self.servers[peer] = self.starts[peer]()
+        except Failure as failure:
+            self.fail(peer, 'start', failure)
+            return
+        if self.in_turns:
+            self.servers[peer].pause()
+
+    def fail(self, peer, name, failure):
+        self.failures[peer, name] = str(failure)
+        print(f'{peer}, {name}: {failure}', file=sys.stderr, flush=True)
+
+    def told_failures(self):
+        return ''.join(f'\nwithout a figure: {peer}, {name}: {why}'
+                       for (peer, name), why in self.failures.items())
+
+    def measure(self, peer, name, server_of, measure):
+        """One row of one peer; after a failure it has that row no more, and a new server."""
+        server = self.servers.get(server_of)
+        if not server or (peer, name) in self.failures:
+            return
+        if self.in_turns:
+            server.go_on()
+        try:
+            values = measure(server)
+        except Failure as failure:
+            self.fail(peer, name, failure)
+            self.results.get(name, {}).pop(peer, None)
+            if server_of in self.starts:
+                server.stop()
+                self.start(server_of)
+            return
+        if self.in_turns:
+            server.pause()
+        self.results.setdefault(name, {}).setdefault(peer, []).append(values)
 
     def run_client(self, peer, name, at_once, calls):
         """One client against pekoe's server."""
-        if peer not in self.clients:
-            return
-        command = ['taskset', '-c', '1', *self.clients[peer],
-                   f'127.0.0.1:{self.servers["pekoe"].port}', calls, at_once]
-        done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=120, check=False)
-        if done.returncode != 0:
-            sys.exit(f'{peer}, {name}: {done.stderr}')
-        values = {key: float(value) for key, value in re.findall(r'(\w+)=([\d.]+)', done.stdout)}
-        self.results.setdefault(name, {}).setdefault(peer, []).append(
-            {'cpu': values['cpu_us'], 'rate': values['rate']})
+        def measure(server):
+            values = values_of(play([*self.clients[peer], f'127.0.0.1:{server.port}', calls, at_once]))
+            return {'cpu': values['cpu_us'], 'rate': values['rate']}
+        if peer in self.clients:
+            self.measure(peer, name, 'pekoe', measure)
 
     def run(self, peer, row):
         name, connections, streams, requests, path, body, share = row
-        if peer not in self.servers or (peer == 'echo floor' and path != UNARY):
+        warm_up = max(requests // 10, 1)
+        requests = max(requests // SLOW.get(peer, 1), 10)
+        if peer in FLOORS and path != UNARY:
             return
         if name.startswith('h2load'):
             if peer not in ('echo floor', 'grpc-js'):  # for grpc-js our own load is enough
                 self.run_h2load(peer, row)
             return
-        server = self.servers[peer]
-        command = ['taskset', '-c', '1', self.load, '--connect', f'127.0.0.1:{server.port}',
-                   '--connections', str(connections), '--streams', str(streams),
-                   '--requests', str(requests), '--warm-up', str(max(requests // 10, 1)),
-                   '--server', str(server.process.pid)]
-        command += ['--echo'] if peer == 'echo floor' else ['--path', path, '--body',
-                                                            str(self.bodies[body])]
-        done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=120, check=False)
-        if done.returncode != 0:
-            sys.exit(f'{peer}, {name}: {done.stderr}')
-        values = {key: float(value) for key, value in re.findall(r'(\w+)=([\d.]+)', done.stdout)}
-        values['cpu'] = values['server_cpu_us'] / share
-        values['rate'] *= share
-        self.results.setdefault(name, {}).setdefault(peer, []).append(values)
+
+        def measure(server):
+            command = [self.load, '--connect', f'127.0.0.1:{server.port}',
+                       '--connections', connections, '--streams', streams, '--requests', requests,
+                       '--warm-up', warm_up, '--server', server.process.pid]
+            command += ['--echo'] if peer == 'echo floor' else ['--path', path,
+                                                                '--body', self.bodies[body]]
+            values = values_of(play(command))
+            values['cpu'] = values['server_cpu_us'] / share
+            values['rate'] *= share
+            return values
+        self.measure(peer, name, peer, measure)
 
     def run_h2load(self, peer, row):
         name, connections, streams, requests, path, body, _ = row
-        server = self.servers[peer]
-        before = cpu_seconds(server.process.pid)
-        done = subprocess.run(
-            ['taskset', '-c', '1', 'h2load', '-c', str(connections), '-m', str(streams),
-             '-n', str(requests), '-d', self.bodies[body], '-H', 'content-type: application/grpc',
-             '-H', 'te: trailers', f'http://127.0.0.1:{server.port}{path}'],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
-        used = cpu_seconds(server.process.pid) - before
-        answered = re.search(r'(\d+) succeeded, 0 failed, 0 errored', done.stdout)
-        rate = re.search(r'finished in .*?, ([\d.]+) req/s', done.stdout)
-        if not answered or int(answered[1]) != requests or not rate:
-            sys.exit(f'{peer}, {name}: {done.stdout}{done.stderr}')
-        values = {'cpu': used / requests * 1e6, 'rate': float(rate[1])}
-        self.results.setdefault(name, {}).setdefault(peer, []).append(values)
+
+        def measure(server):
+            before = cpu_seconds(server.process.pid)
+            printed = play(['h2load', '-c', connections, '-m', streams, '-n', requests,
+                            '-d', self.bodies[body], '-H', 'content-type: application/grpc',
+                            '-H', 'te: trailers', f'http://127.0.0.1:{server.port}{path}'])
+            used = cpu_seconds(server.process.pid) - before
+            answered = re.search(r'(\d+) succeeded, 0 failed, 0 errored', printed)
+            rate = re.search(r'finished in .*?, ([\d.]+) req/s', printed)
+            if not answered or int(answered[1]) != requests or not rate:
+                raise Failure(printed)
+            return {'cpu': used / requests * 1e6, 'rate': float(rate[1])}
+        self.measure(peer, name, peer, measure)
+
+    def stop(self):
+        for server in self.servers.values():
+            server.stop()
 
 
 def middle_of(rounds, key, width, digits):
@@ -170,19 +254,52 @@ def middle_of(rounds, key, width, digits):
 def table(results, peers):
     lines = []
     for name, by_peer in results.items():
-        lines.append(f'\n{name}\n  {"":18}{"CPU us":>10}{"spread":>8}{"per second":>14}'
+        if not by_peer:
+            continue
+        lines.append(f'\n{name}\n  {"":22}{"CPU us":>10}{"spread":>8}{"per second":>14}'
                      f'{"p50 us":>10}{"p99 us":>10}{"x pekoe":>9}')
-        ours = statistics.median(r['cpu'] for r in by_peer['pekoe'])
+        ours = statistics.median(r['cpu'] for r in by_peer['pekoe']) if 'pekoe' in by_peer else None
         for peer in peers:
             if peer not in by_peer:
                 continue
             cpu = [r['cpu'] for r in by_peer[peer]]
             middle = statistics.median(cpu)
             rounds = by_peer[peer]
-            lines.append(f'  {peer:18}{middle:10.3f}{(max(cpu) - min(cpu)) / middle:8.0%}'
+            times = f'{middle / ours:9.2f}' if ours else f'{"-":>9}'
+            lines.append(f'  {peer:22}{middle:10.3f}{(max(cpu) - min(cpu)) / middle:8.0%}'
                          f'{middle_of(rounds, "rate", 14, 0)}{middle_of(rounds, "p50_us", 10, 1)}'
-                         f'{middle_of(rounds, "p99_us", 10, 1)}{middle / ours:9.2f}')
+                         f'{middle_of(rounds, "p99_us", 10, 1)}{times}')
     return '\n'.join(lines)
+
+
+def play_rounds(bench, rounds, rows, clients):
+    """Interleaved; an interrupt ends them early, and what was measured is kept."""
+    bench.in_turns = True
+    try:
+        for peer in bench.starts:
+            bench.start(peer)
+        for number in range(rounds):
+            print(f'round {number + 1} of {rounds}', file=sys.stderr, flush=True)
+            for row in rows:
+                for peer in bench.starts:
+                    bench.run(peer, row)
+            for name, (at_once, calls) in clients.items():
+                for peer in bench.clients:
+                    bench.run_client(peer, name, at_once, calls)
+    except KeyboardInterrupt:
+        bench.failures['all', 'rounds'] = 'interrupted'
+    finally:
+        bench.stop()
+
+
+def end_early(number, frame_of_stack):
+    raise KeyboardInterrupt
+
+
+def take_turns():
+    """Of real-time policies the one under which threads of one priority do run in turns."""
+    if os.sched_getscheduler(0) == os.SCHED_FIFO:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_getparam(0))
 
 
 def main():
@@ -222,31 +339,24 @@ def main():
         bench = Bench(arguments.build.resolve(), folder)
         peers, client_peers = build_peers(folder)
         bench.clients.update(client_peers)
-        commands = {'pekoe': [arguments.build.resolve() / 'jmh-like-bench/peers-greeter', '--listen',
-                              '127.0.0.1:{port}'],
-                    **peers}
-        try:
-            for name, command in commands.items():
-                bench.servers[name] = Server(command)
-            for number in range(arguments.rounds):
-                print(f'round {number + 1} of {arguments.rounds}', file=sys.stderr, flush=True)
-                for row in rows:
-                    for peer in commands:
-                        bench.run(peer, row)
-                for name, (at_once, calls) in clients.items():
-                    for peer in commands:
-                        bench.run_client(peer, name, at_once, calls)
-        finally:
-            for server in bench.servers.values():
-                server.stop()
+        greeter = arguments.build.resolve() / 'jmh-like-bench/peers-greeter'
+        commands = {'pekoe': [greeter, '--listen', '127.0.0.1:{port}'], **peers}
+        bench.starts = {name: functools.partial(Server, command)
+                        for name, command in commands.items()}
+        take_turns()
+        signal.signal(signal.SIGTERM, end_early)
+        play_rounds(bench, arguments.rounds, rows, clients)
     cpu = next((line.split(':')[1].strip() for line in open('/proc/cpuinfo')
                 if line.startswith('model name')), 'unknown')
     print(f'{cpu}, {os.cpu_count()} processors, Linux {os.uname().release}, '
           f'{arguments.rounds} interleaved rounds')
-    print(table(bench.results, list(commands)))
+    print(table(bench.results, list(bench.starts)))
+    if bench.failures:
+        print(bench.told_failures())
     if arguments.json:
         arguments.json.write_text(json.dumps(bench.results, indent=1))
+    return 1 if bench.failures else 0
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())
