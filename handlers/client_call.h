@@ -160,9 +160,21 @@ void pk_hedges_let_go(pk_client_call *client);
 /* Whether something of them is left on the wire. */
 bool pk_hedges_open(const pk_client_call *client);
 
-/* The pieces that hedging.c takes from client_call.c. */
+/* ---- What the files of a client's call take from each other ---- */
+
+/* client_start.c: the head of an attempt after `earlier` others. False: the call has ended instead. */
 bool pk_client_make_head(pk_client_call *client, unsigned earlier, pk_opening_head *ret_head);
+
+/* client_call.c: `fail` of the pk_call, for the deadline, pk_call_cancel, a stream that breaks off. */
+void pk_client_fail(pk_call *call, const pk_status *status);
+
+/* Sends all that was written so far on the exchange that is there now. */
+void pk_client_send_written(pk_client_call *client);
+
+/* Lets the memory go where nothing is left of the call, on the wire and in the program. */
 void pk_client_release_if_over(pk_client_call *client);
+
+/* The head of a response was all of it. */
 void pk_client_end_with(pk_client_call *client, const pk_status *status, const pk_head *trailers);
 
 /* The pause is over, and the last exchange has closed. */

@@ -1,6 +1,6 @@
 /*
  * Credentials of calls: asked before a call is sent for the first time, the channel's, then the
- * call's own. See pk_call_credentials in pekoe/channel.h. Called by client_call.c.
+ * call's own. See pk_call_credentials in pekoe/channel.h. Called by client_start.c.
  */
 #include "handlers/client_chain.h"
 
