@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#define PK_SLOW_SHARE 16 /* of the bytes that wait; moving less in a tick is hardly any */
+
 typedef struct pk_byte_budget {
     size_t used;
     size_t limit;

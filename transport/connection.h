@@ -108,10 +108,19 @@ void pk_connection_want_flush(pk_connection *connection);
 /* Once per tick of the server: looks for what takes too long. */
 void pk_connection_tick(pk_connection *connection);
 
+/* The bytes that wait on this connection, in either direction. */
+static inline size_t pk_connection_waiting(const pk_connection *connection)
+{
+    return connection->http1 ? connection->http1->counted : connection->exchanges.counted;
+}
+
 /*
- * Once per tick, before it: the bytes that wait on this connection, in either direction, where
- * hardly any have moved since the last tick; else 0.
+ * Once per tick, before it: the bytes that wait on this connection as a whole, not on streams that
+ * stand still by themselves, where hardly any have moved since the last tick; else 0.
  */
 size_t pk_connection_burden(pk_connection *connection);
+
+/* Sheds streams that stand still until `most` bytes wait: see pk_http2_shed. HTTP/1.1 has none. */
+size_t pk_connection_shed(pk_connection *connection, size_t most);
 
 #endif

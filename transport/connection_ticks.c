@@ -6,7 +6,6 @@
 
 #define LINGER_TICKS 2u /* for the peer to read our last bytes and close */
 #define DRAIN_TICKS 2u  /* for the peer to answer the PING between both GOAWAYs */
-#define SLOW_SHARE 16   /* of the bytes that wait; moving less in a tick is hardly any */
 
 static bool passed(unsigned *count, bool waiting, unsigned limit)
 {
@@ -83,9 +82,19 @@ static void tick_http1(pk_connection *connection)
 size_t pk_connection_burden(pk_connection *connection)
 {
     size_t moved = connection->moved;
-    size_t waiting = connection->http1 ? connection->http1->counted : connection->exchanges.counted;
+    size_t waiting = pk_connection_waiting(connection);
+    if (!connection->http1 && waiting > 0) {
+        size_t standing = pk_http2_standing(&connection->exchanges);
+        waiting -= standing < waiting ? standing : waiting;
+    }
     connection->moved = 0;
-    return moved < waiting / SLOW_SHARE ? waiting : 0;
+    return moved < waiting / PK_SLOW_SHARE ? waiting : 0;
+}
+
+size_t pk_connection_shed(pk_connection *connection, size_t most)
+{
+    bool http2 = !connection->http1 && !connection->undecided && !connection->dead;
+    return http2 ? pk_http2_shed(&connection->exchanges, most) : 0;
 }
 
 void pk_connection_tick(pk_connection *connection)

@@ -15,8 +15,8 @@ struct http2_exchange {
     /* While it is held back. */
     struct http2_exchange *next_held;
     pk_buffer *early; /* what came of its body */
-    unsigned ticks;
     bool is_held, early_end;
+    unsigned ticks; /* for which it has been held back, or has stood still */
 
     bool known;     /* the handler was told of it */
     bool given_up;  /* by the handler: it hears of no cancel */
@@ -165,6 +165,62 @@ static bool over_budget(const pk_http2_exchanges *all)
     size_t now = waiting(all);
     const pk_byte_budget *server = all->server_bytes;
     return now > all->budget || (server && pk_byte_budget_over(server, all->counted, now));
+}
+
+/* ---- Streams that stand still ---- */
+
+/* What waits on this one for its peer, which could go on with it and does not. */
+static size_t standing(const struct http2_exchange *one)
+{
+    const pk_http2_stream *stream = &one->stream;
+    if (!one->known || over(one))
+        return 0;
+    size_t bytes = pk_http2_shut_out(stream) ? stream->queued : 0;
+    if (!stream->remote_ended && stream->uncredited == 0)
+        bytes += one->held;
+    return bytes;
+}
+
+size_t pk_http2_standing(const pk_http2_exchanges *all)
+{
+    size_t bytes = 0;
+    pk_http2_stream *stream = all->session.ring;
+    for (size_t left = all->session.stream_count; left > 0; left--, stream = stream->next)
+        bytes += standing(of_stream(stream));
+    return bytes;
+}
+
+static void look_who_stands(const pk_http2_exchanges *all)
+{
+    pk_http2_stream *stream = all->session.ring;
+    if (all->session.queued + all->held == 0)
+        return;
+    for (size_t left = all->session.stream_count; left > 0; left--, stream = stream->next) {
+        struct http2_exchange *one = of_stream(stream);
+        size_t waits = standing(one);
+        bool moves = waits == 0 || stream->moved > waits / PK_SLOW_SHARE;
+        if (one->known)
+            one->ticks = moves ? 0 : one->ticks + 1;
+        stream->moved = 0;
+    }
+}
+
+size_t pk_http2_shed(pk_http2_exchanges *all, size_t most)
+{
+    size_t before = waiting(all), left = before;
+    size_t count = all->session.stream_count;
+    size_t average = count > 0 ? (all->session.queued + all->held) / count : 0;
+    pk_http2_stream *stream = all->session.ring;
+    for (; count > 0 && left > most; count--, stream = stream->next) {
+        struct http2_exchange *one = of_stream(stream);
+        size_t bytes = stream->queued + one->held;
+        if (one->ticks < PK_HTTP2_STILL_TICKS || bytes < average || standing(one) == 0)
+            continue;
+        stream->shed = true;
+        submitted(one, pk_http2_reset(stream, PK_HTTP2_ENHANCE_YOUR_CALM));
+        left -= bytes;
+    }
+    return before - left;
 }
 
 /* ---- Refusals ---- */
@@ -403,6 +459,7 @@ void pk_http2_dispatch(pk_http2_exchanges *all, pk_buffer *holder)
 static void let_go(struct http2_exchange *one)
 {
     no_longer_held(one);
+    one->ticks = 0;
     accept_request(one);
     pk_buffer *early = pk_steal(&one->early);
     if (early && !over(one) && one->exchange.events)
@@ -425,6 +482,9 @@ void pk_http2_settle(pk_http2_exchanges *all, size_t unsent)
 void pk_http2_tick(pk_http2_exchanges *all)
 {
     struct http2_exchange *next;
+    look_who_stands(all);
+    if (all->held_back)
+        pk_http2_shed(all, all->budget / 4 * 3);
     pk_http2_settle(all, all->unsent);
     for (struct http2_exchange *one = all->held_back; one; one = next) {
         next = one->next_held;

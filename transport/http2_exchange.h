@@ -45,9 +45,27 @@ void pk_http2_dispatch(pk_http2_exchanges *exchanges, pk_buffer *holder);
  */
 void pk_http2_settle(pk_http2_exchanges *exchanges, size_t unsent);
 
-/* Once per tick: requests that have been held back for PK_HTTP2_HELD_TICKS are refused. */
+/*
+ * Once per tick: where requests are held back because too many bytes wait on this connection,
+ * streams are shed that hold most of them and stand still. Requests that have been held back for
+ * PK_HTTP2_HELD_TICKS are refused.
+ */
 #define PK_HTTP2_HELD_TICKS 5u
 void pk_http2_tick(pk_http2_exchanges *exchanges);
+
+/*
+ * A stream stands still where its peer does not take what is queued for it (its own window is shut)
+ * or does not go on with a request that is being gathered, while other streams may be well.
+ * The bytes that wait on such streams:
+ */
+size_t pk_http2_standing(const pk_http2_exchanges *exchanges);
+
+/*
+ * Resets streams that have stood still for PK_HTTP2_STILL_TICKS and hold at least the average of
+ * this connection's streams, until no more than `most` bytes wait. Returns how many no longer do.
+ */
+#define PK_HTTP2_STILL_TICKS 2u
+size_t pk_http2_shed(pk_http2_exchanges *exchanges, size_t most);
 
 /*
  * The connection is gone: every exchange hears on_cancelled with `why`, then on_closed, and is

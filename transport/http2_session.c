@@ -112,8 +112,7 @@ int pk_http2_session_reset_stream(pk_http2_stream *stream, pk_http2_error error)
 {
     pk_http2_session *session = stream->session;
     stream->dead = true;
-    session->credit += stream->uncredited;
-    stream->uncredited = 0;
+    pk_http2_session_forgive(stream);
     pk_http2_session_drop_queue(stream);
     return nghttp2_submit_rst_stream(engine(session), NGHTTP2_FLAG_NONE, stream->id, error);
 }

@@ -64,6 +64,7 @@ struct pk_http2_stream {
     pk_http2_session *session;
     pk_http2_stream *next, *previous; /* in the session's ring */
     int32_t id;
+    uint32_t moved; /* for the owner: body bytes that came or left since it looked last */
 
     /* Client, until the request's head is handed to the library. */
     pk_http2_stream *next_waiting; /* for a place among those that the peer allows */
@@ -95,6 +96,7 @@ struct pk_http2_stream {
     bool local_ended;      /* END_STREAM is in the output */
     bool wants_room;       /* the writer waits for PK_HTTP2_ROOM */
     bool waiting;          /* client: for a place */
+    bool shed;             /* `dead` for want of memory, and not for an error of the peer */
     unsigned status;       /* of a response */
     const pk_field *first; /* the head's fields, without :status */
     size_t first_count;
@@ -294,8 +296,15 @@ bool pk_http2_full(pk_http2_stream *stream);
 /* Ends our side, after the queue; `trailers` must stay readable until the stream is closed. */
 PK_NODISCARD int pk_http2_finish(pk_http2_stream *stream, const pk_field *trailers, size_t count);
 
-/* Gives the peer back `length` bytes of window, no more than are out. */
+/*
+ * Gives the peer back `length` bytes of window, no more than are out. A server's peer gets them back
+ * for the stream and the connection. A client's has those of the connection as soon as they have
+ * come: a response that is not read holds up itself and no other, and is bounded by its own window.
+ */
 PK_NODISCARD int pk_http2_credit(pk_http2_stream *stream, size_t length);
+
+/* Whether what is queued waits for the stream's own window, which the peer keeps shut. */
+bool pk_http2_shut_out(const pk_http2_stream *stream);
 
 /* Ends both sides; what was queued is dropped. CLOSED follows once the peer is told. */
 PK_NODISCARD int pk_http2_reset(pk_http2_stream *stream, pk_http2_error error);

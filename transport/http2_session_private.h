@@ -82,6 +82,14 @@ static inline pk_http2_stream *find(pk_http2_session *session, int32_t id)
     return stream;
 }
 
+/* Nobody will use up what has come on a stream: the connection's window has it back. */
+static inline void pk_http2_session_forgive(pk_http2_stream *stream)
+{
+    if (stream->session->server)
+        stream->session->credit += stream->uncredited;
+    stream->uncredited = 0;
+}
+
 /* Whether nothing can be sent on a stream any more. */
 static inline bool lost(const pk_http2_stream *stream)
 {

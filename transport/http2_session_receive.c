@@ -361,7 +361,10 @@ static int on_data_chunk(nghttp2_session *library, uint8_t flags, int32_t id, co
         return 0;
     }
     stream->uncredited += length;
+    stream->moved += (uint32_t) length;
     stream->quiet_ticks = 0;
+    if (!session->server)
+        session->credit += length; /* see pk_http2_credit */
     if (stream->body_left >= 0) {
         if (length > (uint64_t) stream->body_left)
             return pk_http2_session_reset_stream(stream, PK_HTTP2_PROTOCOL_ERROR) ==
@@ -381,8 +384,7 @@ static int on_stream_close(nghttp2_session *library, int32_t id, uint32_t error,
         return 0;
     session->last = NULL;
     session->open_count--;
-    session->credit += stream->uncredited;
-    stream->uncredited = 0;
+    pk_http2_session_forgive(stream);
     stream->closed = true;
     stream->error = error;
     pk_http2_session_drop_queue(stream);
@@ -429,6 +431,11 @@ int pk_http2_credit(pk_http2_stream *stream, size_t length)
     if (length == 0 || session->failed)
         return session->failed;
     stream->uncredited -= length;
+    if (!session->server)
+        return stream->remote_ended
+                   ? 0
+                   : settle(session,
+                            nghttp2_session_consume_stream(engine(session), stream->id, length));
     if (stream->remote_ended)
         return settle(session, nghttp2_session_consume_connection(engine(session), length));
     return settle(session, nghttp2_session_consume(engine(session), stream->id, length));

@@ -51,6 +51,7 @@ static ssize_t on_read(nghttp2_session *library, int32_t id, uint8_t *bytes, siz
 static int move_bytes(pk_http2_stream *stream, pk_output *output, size_t length)
 {
     stream->queued -= length;
+    stream->moved += (uint32_t) length;
     stream->session->queued -= length;
     while (length > 0) {
         pk_buffer *buffer = stream->queue;
@@ -146,14 +147,19 @@ static int put_headers(pk_http2_stream *stream, bool ended)
 static int on_frame_send(nghttp2_session *library, const nghttp2_frame *frame, void *user)
 {
     pk_http2_session *session = user;
-    if (frame->hd.type == NGHTTP2_RST_STREAM && session->server)
+    pk_http2_stream *stream;
+    if (frame->hd.type == NGHTTP2_RST_STREAM && session->server) {
+        stream = find(session, frame->hd.stream_id);
+        if (stream && stream->shed)
+            return 0;
         return count_reset(session, frame->rst_stream.error_code) == NGHTTP2_ERR_NOMEM
                    ? callback_failed(session, PK_ERR_NOMEM)
                    : 0;
+    }
     if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
         return 0;
     session->glitch_count = 0;
-    pk_http2_stream *stream = find(session, frame->hd.stream_id);
+    stream = find(session, frame->hd.stream_id);
     if (!stream)
         return 0;
     bool ended = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
@@ -334,6 +340,12 @@ bool pk_http2_full(pk_http2_stream *stream)
     stream->wants_room = stream->queued >= PK_HTTP2_QUEUE_HIGH ||
                          (stream->queued > 0 && session->queued >= session->limits.send_budget);
     return stream->wants_room;
+}
+
+bool pk_http2_shut_out(const pk_http2_stream *stream)
+{
+    return stream->queued > 0 &&
+           nghttp2_session_get_stream_remote_window_size(engine(stream->session), stream->id) <= 0;
 }
 
 int pk_http2_finish(pk_http2_stream *stream, const pk_field *trailers, size_t count)

@@ -69,6 +69,14 @@ static void apply(pk_server *server, const pk_server_opts *opts)
 
 /* ---- Connections ---- */
 
+/* The last quarter of the bytes is kept in equal parts, one for each connection. */
+static void settle_share(pk_server *server)
+{
+    pk_byte_budget *bytes = &server->host.bytes;
+    size_t kept = bytes->limit - pk_byte_budget_most(bytes), count = server->connection_count;
+    bytes->share = count > 1 ? kept / count : bytes->limit;
+}
+
 static void resume_listeners(pk_server *server)
 {
     for (pk_listener *listener = server->listeners; listener; listener = listener->next) {
@@ -111,6 +119,7 @@ static void connection_gone(pk_connection_host *host, pk_connection *connection)
     connection->next->previous = connection->previous;
     connection->previous->next = connection->next;
     server->connection_count--;
+    settle_share(server);
     resume_listeners(server);
     if (server->connection_count > 0)
         return;
@@ -133,6 +142,7 @@ static void add_connection(pk_server *server, pk_connection *connection)
         server->connections = connection->next = connection->previous = connection;
     }
     server->connection_count++;
+    settle_share(server);
 }
 
 int pk_server_adopt(pk_server *server, int fd, const char *peer,
@@ -169,26 +179,31 @@ static void for_each(pk_server *server, void (*visit)(pk_connection *connection)
     }
 }
 
+static size_t smaller(size_t one, size_t other)
+{
+    return one < other ? one : other;
+}
+
 /*
  * Peers that take nothing must not have everybody else's calls refused: where most of the server's
- * bytes are taken, connections go that hold more than the average and hardly move.
+ * bytes are taken, streams that stand still go from connections that hold more than the average, and
+ * then such connections where hardly anything moves.
  */
 static void make_room(pk_server *server)
 {
     pk_byte_budget *bytes = &server->host.bytes;
-    size_t used = bytes->used;
+    size_t used = bytes->used, most = pk_byte_budget_most(bytes), count = server->connection_count;
+    size_t average = count > 0 ? used / count : 0;
     pk_connection *connection = server->connections;
-    if (server->connection_count > 0)
-        bytes->share = used / server->connection_count;
-    for (size_t left = server->connection_count; left > 0; left--, connection = connection->next) {
+    for (; count > 0; count--, connection = connection->next) {
         size_t burden = pk_connection_burden(connection);
-        if (used > pk_byte_budget_most(bytes) && burden > bytes->share) {
+        if (used > most && pk_connection_waiting(connection) > average)
+            used -= smaller(pk_connection_shed(connection, average), used);
+        if (used > most && burden > average) {
             pk_connection_kill(connection, "the peer takes too little while memory is short");
-            used -= burden;
+            used -= smaller(burden, used);
         }
     }
-    if (server->connection_count < 2)
-        bytes->share = bytes->limit; /* all of it for a single one */
 }
 
 static void on_tick(pk_timer *timer)

@@ -37,9 +37,16 @@ typedef struct pk_server_opts {
     uint32_t header_bytes_max; /* above it the stream is reset and nothing is kept; 64 KiB */
     /*
      * Bytes gathered from requests and replies not yet taken by the peer, above which new calls are
-     * refused with RESOURCE_EXHAUSTED: per connection (16 MiB) and for all of them (256 MiB).
-     * Above three quarters of the second, calls on connections that hold more than the average are
-     * refused, and such connections end where less than a sixteenth of what waits moves in a second.
+     * held back for five seconds and then refused with RESOURCE_EXHAUSTED: per connection (16 MiB)
+     * and for all of them (256 MiB). The last quarter of the second is kept in equal parts: a
+     * connection that holds more than its part has to do with the other three.
+     *
+     * A call stands still that moves less than a sixteenth of its waiting bytes in a second because
+     * its peer keeps the call's own window shut or does not go on with its request. Those that have
+     * stood still for two seconds and hold at least the average of their connection are reset
+     * (ENHANCE_YOUR_CALM) where others of the connection are held back, until a quarter of its bytes
+     * is free; and on connections that hold more than the average, where three quarters of the
+     * second are taken. Then such connections end on which as little moves as a whole.
      */
     size_t connection_bytes;
     size_t server_bytes;

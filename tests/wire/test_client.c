@@ -95,6 +95,7 @@ struct call {
     pk_field fields[4];
     unsigned heads, status, ends, trailers, rooms, cancels, closes;
     bool head_ended, unprocessed;
+    bool unread; /* nothing of the response is consumed */
     pk_code code;
     size_t bytes;
 };
@@ -111,7 +112,8 @@ static void call_data(pk_exchange *exchange, const uint8_t *bytes, size_t length
 {
     struct call *call = exchange->user;
     call->bytes += length;
-    exchange->ops->consume(exchange, length);
+    if (!call->unread)
+        exchange->ops->consume(exchange, length);
 }
 
 static void call_end(pk_exchange *exchange, const pk_head *trailers)
@@ -304,6 +306,36 @@ Test(client, keeps_to_the_number_of_streams_that_the_server_allows)
     cr_assert_eq(acceptor.accepted, CALLS - 1);
     for (int i = 0; i < CALLS; i++)
         cr_assert_eq(calls[i].closes, 1);
+    leave_server();
+}
+
+/* Responses that are not read would have more than the connection's window in all. */
+Test(client, has_no_response_wait_for_one_that_is_not_read)
+{
+    enum { UNREAD = 20 };
+    static struct call unread[UNREAD], other;
+    connect_to_server(NULL);
+    turns(20);
+    for (int i = 0; i < UNREAD; i++) {
+        open_call(&unread[i], "/stream/1000/65536", false);
+        unread[i].unread = true;
+    }
+    turns(2000);
+    for (int i = 0; i < UNREAD; i++)
+        cr_assert_eq(unread[i].bytes, host.limits.stream_window, "its own window bounds each");
+    open_call(&other, "/bytes/3000000", false);
+    turns(500);
+    cr_assert_eq(other.bytes, 3000000);
+    cr_assert_eq(other.closes, 1);
+    /* Those that are read late, or never, end as others do. */
+    for (int i = 1; i < UNREAD; i++)
+        unread[i].exchange->ops->reset(unread[i].exchange, PK_RESET_CANCEL);
+    unread[0].unread = false;
+    unread[0].exchange->ops->consume(unread[0].exchange, unread[0].bytes);
+    turns(5000);
+    cr_assert_eq(unread[0].bytes, 65536000);
+    for (int i = 0; i < UNREAD; i++)
+        cr_assert_eq(unread[i].closes, 1);
     leave_server();
 }
 
