@@ -346,6 +346,7 @@ static gateway_config *new_config(void)
             .header_limit = 8192,
             .max_connections = 65536,
             .max_streams = 256,
+            .upstream_connections = 16,
             .idle_timeout_ms = 30 * 60 * 1000,
             .header_timeout_ms = 10 * 1000,
             .body_timeout_ms = PK_NEVER,

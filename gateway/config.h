@@ -32,6 +32,7 @@ typedef struct gateway_config {
     size_t message_limit;
     size_t header_limit;
     uint32_t max_connections, max_streams;
+    uint32_t upstream_connections; /* to one address, for each thread */
     uint32_t idle_timeout_ms, header_timeout_ms, body_timeout_ms, stall_timeout_ms;
     char *access_log;           /* NULL: none; "-": stderr */
     unsigned access_log_format; /* gateway_log_format */

@@ -38,6 +38,9 @@ const gateway_key gateway_keys[] = {
     {"upstream-key", GATEWAY_TEXT, AT(upstream_key), "FILE", "none", false, NULL, "PEM: its key."},
     {"upstream-name", GATEWAY_TEXT, AT(upstream_name), "NAME", "their host", false, NULL,
      "The name that certificates of upstreams must have."},
+    {"upstream-connections", GATEWAY_NUMBER, AT(upstream_connections), "N", "16", false, NULL,
+     "Connections to one address of an upstream, for each thread. One is\n"
+     "enough until the upstream allows no more calls at once on it."},
     {"threads", GATEWAY_NUMBER, AT(threads), "N", "1", true, NULL,
      "Threads that serve, each with connections of its own."},
     {"cors-origin", GATEWAY_LIST, AT(cors_origins), "ORIGIN", "none", false, gateway_check_origin,

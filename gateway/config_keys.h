@@ -33,7 +33,7 @@ typedef struct gateway_key {
     const char *help;
 } gateway_key;
 
-#define GATEWAY_KEYS 38u
+#define GATEWAY_KEYS 39u
 extern const gateway_key gateway_keys[]; /* in the order of --help */
 
 /* NULL: there is no such key. */

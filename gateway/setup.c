@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define USER_AGENT "pekoe-gateway"
+#define STREAM_WINDOW 65536u /* bytes that a caller who does not read leaves with us, per call */
 
 /* ---- Routes ---- */
 
@@ -22,7 +23,8 @@ static const char *open_channels(gateway_route *route, const gateway_upstream_ru
     const gateway_list *targets = &rule->targets;
     const pk_channel_opts *opts =
         PK_CHANNEL_OPTS(.user_agent = USER_AGENT, .load_balancing = "round_robin",
-                        .receive_limit = config->message_limit,
+                        .receive_limit = config->message_limit, .stream_window = STREAM_WINDOW,
+                        .connections_per_address = config->upstream_connections,
                         .credentials = rule->tls ? config->upstream_credentials : NULL,
                         .server_name = rule->tls ? config->upstream_name : NULL);
     route->channels = calloc(targets->count, sizeof *route->channels);

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#define FURTHER_IDLE_TICKS 30u /* a further connection goes after as many without a call */
+
 static pk_memory *memory_of(const pk_balancer *balancer)
 {
     return &balancer->host->connections.loop->memory;
@@ -13,7 +15,7 @@ static pk_memory *memory_of(const pk_balancer *balancer)
 int pk_balancer_init(pk_balancer *balancer, pk_subchannel_host *host, const char *policy)
 {
     bool round_robin = policy && strcmp(policy, "round_robin") == 0;
-    *balancer = (pk_balancer){.host = host, .round_robin = round_robin};
+    *balancer = (pk_balancer){.host = host, .round_robin = round_robin, .most = 1};
     host->reconnects = round_robin;
     return !policy || round_robin || strcmp(policy, "pick_first") == 0 ? 0 : PK_ERR_INVALID;
 }
@@ -26,7 +28,7 @@ void pk_balancer_clear(pk_balancer *balancer)
     pk_memory_put(memory, balancer->all, balancer->capacity * sizeof(pk_subchannel *));
     pk_memory_put(memory, balancer->ready, balancer->capacity * sizeof(pk_subchannel *));
     balancer->all = balancer->ready = NULL;
-    balancer->count = balancer->ready_count = balancer->capacity = 0;
+    balancer->count = balancer->ready_count = balancer->first_count = balancer->capacity = 0;
 }
 
 /* Room for this many subchannels. */
@@ -90,8 +92,9 @@ static int update_only(pk_balancer *balancer, const char *const *addresses, size
 static pk_subchannel *find(const pk_balancer *balancer, const char *address)
 {
     for (size_t i = 0; i < balancer->count; i++) {
-        if (strcmp(balancer->all[i]->addresses->items[0], address) == 0)
-            return balancer->all[i];
+        pk_subchannel *one = balancer->all[i];
+        if (!one->further && strcmp(one->addresses->items[0], address) == 0)
+            return one;
     }
     return NULL;
 }
@@ -112,8 +115,11 @@ static int update_each(pk_balancer *balancer, const char *const *addresses, size
         else
             r = PK_ERR_NOMEM;
     }
-    for (size_t i = 0; i < balancer->count && r == 0; i++)
-        balancer->all[i]->leaving = !balancer->all[i]->found;
+    for (size_t i = 0; i < balancer->count && r == 0; i++) {
+        pk_subchannel *one = balancer->all[i];
+        const pk_subchannel *first = one->further ? find(balancer, one->addresses->items[0]) : one;
+        one->leaving = !first || !first->found;
+    }
     return r;
 }
 
@@ -134,34 +140,98 @@ static bool leaving_may_go(const pk_balancer *balancer)
         const pk_subchannel *one = balancer->all[i];
         if (!one->leaving && one->state == PK_CHANNEL_READY)
             return true;
-        all_failed = all_failed && (one->leaving || one->failing);
+        all_failed = all_failed && (one->leaving || one->further || one->failing);
     }
     return all_failed;
+}
+
+/* Appends those that are ready to their list: the further ones, or the others. */
+static void add_ready(pk_balancer *balancer, bool further)
+{
+    for (size_t i = 0; i < balancer->count; i++) {
+        pk_subchannel *one = balancer->all[i];
+        if (one->state == PK_CHANNEL_READY && one->further == further)
+            balancer->ready[balancer->ready_count++] = one;
+    }
 }
 
 void pk_balancer_settle(pk_balancer *balancer)
 {
     balancer->busy = true;
     for (size_t i = 0; balancer->round_robin && i < balancer->count; i++) {
-        if (balancer->all[i]->state == PK_CHANNEL_IDLE && !balancer->all[i]->leaving)
-            pk_subchannel_connect(balancer->all[i]);
+        pk_subchannel *one = balancer->all[i];
+        if (one->state == PK_CHANNEL_IDLE && !one->leaving && !one->further)
+            pk_subchannel_connect(one);
     }
     bool may_go = leaving_may_go(balancer);
     size_t kept = 0;
-    balancer->ready_count = 0;
     for (size_t i = 0; i < balancer->count; i++) {
         pk_subchannel *one = balancer->all[i];
-        bool ready = one->state == PK_CHANNEL_READY;
-        if (one->leaving && (may_go || !ready)) {
+        bool leaves = one->leaving && (may_go || one->state != PK_CHANNEL_READY);
+        if (leaves || (one->further && one->state == PK_CHANNEL_IDLE))
             pk_subchannel_free(one);
-            continue;
-        }
-        balancer->all[kept++] = one;
-        if (ready)
-            balancer->ready[balancer->ready_count++] = one;
+        else
+            balancer->all[kept++] = one;
     }
     balancer->count = kept;
+    balancer->ready_count = 0;
+    add_ready(balancer, false);
+    balancer->first_count = balancer->ready_count;
+    add_ready(balancer, true);
     balancer->busy = false;
+}
+
+/* How many subchannels are for the address of this one. */
+static size_t count_beside(const pk_balancer *balancer, const pk_subchannel *one)
+{
+    const char *address = pk_subchannel_address(one);
+    size_t count = 1;
+    for (size_t i = 0; i < balancer->count; i++) {
+        const pk_subchannel *other = balancer->all[i];
+        if (other->further && strcmp(other->addresses->items[0], address) == 0)
+            count++;
+    }
+    return count;
+}
+
+void pk_balancer_widen(pk_balancer *balancer)
+{
+    const pk_subchannel *beside = NULL;
+    size_t fewest = balancer->most;
+    for (size_t i = 0; i < balancer->count && balancer->most > 1; i++) {
+        const pk_subchannel *one = balancer->all[i];
+        bool ready = one->state == PK_CHANNEL_READY;
+        if (one->further && !ready)
+            return;
+        if (one->further || one->leaving || !ready)
+            continue;
+        size_t count = count_beside(balancer, one);
+        if (count < fewest) {
+            fewest = count;
+            beside = one;
+        }
+    }
+    if (!beside || reserve(balancer, balancer->count + 1) < 0)
+        return;
+    const char *address = pk_subchannel_address(beside);
+    pk_subchannel *further = add(balancer, &address, 1);
+    if (!further)
+        return;
+    further->further = true;
+    balancer->busy = true;
+    pk_subchannel_connect(further);
+    balancer->busy = false;
+}
+
+bool pk_balancer_narrow(pk_balancer *balancer)
+{
+    bool some = false;
+    for (size_t i = balancer->first_count; i < balancer->ready_count; i++) {
+        pk_subchannel *one = balancer->ready[i];
+        if (one->connection && one->connection->idle > FURTHER_IDLE_TICKS)
+            some = one->leaving = true;
+    }
+    return some;
 }
 
 pk_channel_state pk_balancer_state(const pk_balancer *balancer)
@@ -171,7 +241,7 @@ pk_channel_state pk_balancer_state(const pk_balancer *balancer)
     if (!balancer->round_robin)
         return balancer->count > 0 ? balancer->all[0]->state : PK_CHANNEL_IDLE;
     for (size_t i = 0; i < balancer->count; i++) {
-        if (!balancer->all[i]->failing)
+        if (!balancer->all[i]->failing && !balancer->all[i]->further)
             return PK_CHANNEL_CONNECTING;
     }
     return PK_CHANNEL_TRANSIENT_FAILURE;

@@ -7,6 +7,10 @@
  * are ready in turn. Addresses that go away give their place up once another one is ready; calls on
  * them go on.
  *
+ * Where no connection has room for a stream and more than one to an address are allowed, a further
+ * subchannel is made for an address whose own is ready. It gets the calls for which the others have
+ * no room, and goes when it has none, or has failed.
+ *
  * Called by the channel alone, which tells it of each change by pk_balancer_settle. Knows no calls,
  * no names, no timers.
  */
@@ -20,9 +24,11 @@ typedef struct pk_balancer {
     bool round_robin;
     bool busy; /* it is on the stack: changes are looked at when it is through */
     pk_subchannel **all;
-    pk_subchannel **ready; /* those of them that are */
+    pk_subchannel **ready; /* those of them that are, the further ones last */
     size_t count, ready_count, capacity;
-    size_t next; /* of those that are ready */
+    size_t first_count; /* of those that are ready: all but the further ones */
+    size_t next;        /* of these */
+    size_t most;        /* connections to one address */
 } pk_balancer;
 
 /* PK_ERR_INVALID where the policy is not known: NULL and "pick_first", "round_robin" are. */
@@ -54,15 +60,28 @@ const char *pk_balancer_failure(const pk_balancer *balancer);
 /* The next one that is ready and has room for a stream; NULL: none. */
 static inline pk_subchannel *pk_balancer_pick(pk_balancer *balancer)
 {
-    for (size_t left = balancer->ready_count; left > 0; left--) {
-        if (balancer->next >= balancer->ready_count)
+    for (size_t left = balancer->first_count; left > 0; left--) {
+        if (balancer->next >= balancer->first_count)
             balancer->next = 0;
         pk_subchannel *one = balancer->ready[balancer->next++];
         if (pk_subchannel_has_room(one))
             return one;
     }
+    for (size_t i = balancer->first_count; i < balancer->ready_count; i++) {
+        if (pk_subchannel_has_room(balancer->ready[i]))
+            return balancer->ready[i];
+    }
     return NULL;
 }
+
+/*
+ * There was none with room: connects once more to the address with the fewest connections, where
+ * more are allowed and no further one is on its way or has just failed.
+ */
+void pk_balancer_widen(pk_balancer *balancer);
+
+/* Once per tick: marks further ones that are no longer needed. True: settle. */
+PK_NODISCARD bool pk_balancer_narrow(pk_balancer *balancer);
 
 /* Those that pause connect now, and pauses start small again. Settle afterwards. */
 void pk_balancer_reset_backoff(pk_balancer *balancer);

@@ -136,6 +136,8 @@ static void open_waiting(socket_channel *channel)
         dequeue(channel, opening);
         open_now(channel, subchannel, opening);
     }
+    if (channel->queue)
+        pk_balancer_widen(&channel->balancer);
 }
 
 /*
@@ -299,11 +301,14 @@ static void on_changed(pk_subchannel_host *host, pk_subchannel *subchannel)
 static void on_rested(pk_subchannel_host *host, pk_subchannel *subchannel)
 {
     socket_channel *channel = of_host(host);
-    if (channel->balancer.round_robin) {
+    if (subchannel->further) {
+        subchannel->leaving = true;
+        settle(channel);
+    } else if (channel->balancer.round_robin) {
         pk_subchannel_connect(subchannel);
-        return;
+    } else {
+        begin_connect(channel);
     }
-    begin_connect(channel);
 }
 
 static void on_turned(pk_subchannel_host *host)
@@ -344,6 +349,8 @@ static void on_tick(pk_timer *timer)
     socket_channel *channel = (socket_channel *) ((char *) timer - offsetof(socket_channel, tick));
     channel->base.references++;
     pk_subchannel_host_tick(&channel->host);
+    if (pk_balancer_narrow(&channel->balancer))
+        settle(channel);
     bool quiet = !channel->queue && pk_subchannel_host_quiet(&channel->host);
     channel->idle = quiet ? channel->idle + 1 : 0;
     if (channel->idle_ticks > 0 && channel->idle > channel->idle_ticks &&
@@ -371,7 +378,9 @@ static void do_open(pk_channel *base, pk_opening *opening)
         return;
     }
     enqueue(channel, opening);
-    if (base->state == PK_CHANNEL_IDLE) {
+    if (base->state == PK_CHANNEL_READY) {
+        pk_balancer_widen(&channel->balancer);
+    } else if (base->state == PK_CHANNEL_IDLE) {
         begin_connect(channel);
     } else if (base->state == PK_CHANNEL_TRANSIENT_FAILURE && !opening->wait_for_ready) {
         const pk_status why = {PK_UNAVAILABLE,
@@ -456,6 +465,7 @@ static void apply(socket_channel *channel, const pk_channel_opts *opts)
                      .next = pause,
                      .random = (uint32_t) pk_loop_now(base->loop) | 1};
     channel->resolve_backoff = host->backoff;
+    channel->balancer.most = or_default(opts->connections_per_address, 1);
     channel->balancer.next = pk_backoff_random(&host->backoff);
     channel->resolve_interval = or_default(opts->resolve_interval_ms, 30000) * NANOSECONDS_PER_MS;
     channel->idle_ticks = ticks(opts->idle_timeout_ms, 30 * 60 * 1000);

@@ -16,11 +16,6 @@
 
 static void try_address(pk_subchannel *subchannel);
 
-static const char *current_address(const pk_subchannel *subchannel)
-{
-    return subchannel->addresses->items[subchannel->address];
-}
-
 /* The last call of its caller. */
 static void change_state(pk_subchannel *subchannel, pk_channel_state next)
 {
@@ -82,7 +77,7 @@ static void add_connection(pk_subchannel *subchannel)
     if (r < 0) {
         pk_tls_free(tls);
         pk_socket_close(fd);
-        attempt_failed(subchannel, current_address(subchannel), pk_error_text(r));
+        attempt_failed(subchannel, pk_subchannel_address(subchannel), pk_error_text(r));
         return;
     }
     if (host->ring) {
@@ -105,13 +100,13 @@ static void on_connected(pk_watch *watch, bool readable, bool writable)
     if (error == 0)
         add_connection(subchannel);
     else
-        attempt_failed(subchannel, current_address(subchannel), strerror(error));
+        attempt_failed(subchannel, pk_subchannel_address(subchannel), strerror(error));
 }
 
 static void try_address(pk_subchannel *subchannel)
 {
     pk_loop *loop = subchannel->host->connections.loop;
-    const char *address = current_address(subchannel);
+    const char *address = pk_subchannel_address(subchannel);
     int r = pk_socket_connect(address, &subchannel->fd, subchannel->peer);
     if (r < 0) {
         subchannel->fd = -1;
@@ -150,7 +145,7 @@ static void on_timer(pk_timer *timer)
                                        : "no SETTINGS came in time";
     if (slow)
         pk_connection_kill(slow, why);
-    attempt_failed(subchannel, current_address(subchannel), why);
+    attempt_failed(subchannel, pk_subchannel_address(subchannel), why);
 }
 
 /* ---- What connections tell ---- */
@@ -169,7 +164,7 @@ static void lose_connection(pk_subchannel *subchannel, const char *why)
     if (was_ready)
         change_state(subchannel, PK_CHANNEL_IDLE);
     else
-        attempt_failed(subchannel, current_address(subchannel), why);
+        attempt_failed(subchannel, pk_subchannel_address(subchannel), why);
 }
 
 static void on_turned(pk_connection_host *connections, pk_connection *connection)

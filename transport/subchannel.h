@@ -47,6 +47,7 @@ struct pk_subchannel {
     bool failing; /* since a failed attempt, until it is ready */
     bool leaving; /* of balancing.c: its addresses are no longer among those of the name */
     bool found;   /* likewise: scratch while they are compared */
+    bool further; /* likewise: a connection more to an address that has one */
     bool used;    /* a call was opened on the connection */
     pk_addresses *addresses;
     size_t address;            /* the one that is tried, or connected */
@@ -89,6 +90,12 @@ void pk_subchannel_connect(pk_subchannel *subchannel);
 
 /* Pauses start small again; one that pauses is told to be rested now. */
 void pk_subchannel_reset_backoff(pk_subchannel *subchannel);
+
+/* The address that it is connected to, or tries. */
+static inline const char *pk_subchannel_address(const pk_subchannel *subchannel)
+{
+    return subchannel->addresses->items[subchannel->address];
+}
 
 /* Whether its connection is ready and may take one more stream. */
 static inline bool pk_subchannel_has_room(const pk_subchannel *subchannel)

@@ -94,7 +94,8 @@ typedef struct pk_channel_opts {
     uint32_t backoff_initial_ms; /* pause after the first failed attempt; 1 s */
     uint32_t backoff_max_ms;     /* pauses grow by 1.6, with a jitter of 20 %, up to 120 s */
     uint32_t stream_window;      /* bytes of a response in flight; 2 MiB */
-    uint32_t connection_window;  /* and of all of a connection's; 8 MiB */
+    uint32_t connection_window;  /* and of all of a connection's; 8 MiB. A response that is not
+                                    read takes of its own window alone, and holds up no other */
     /*
      * Milliseconds, counted in whole seconds and up to one second late. A PING is sent when nothing
      * has come from the server for `keepalive_ms` (never), while there are calls, with
@@ -143,6 +144,12 @@ typedef struct pk_channel_opts {
     pk_channel_credentials *credentials;
     const char *server_name;
     const pk_call_credentials *call_credentials; /* of all calls; borrowed as long as the channel */
+    /*
+     * Servers may limit the calls that go on at once on a connection (SETTINGS_MAX_CONCURRENT_STREAMS,
+     * RFC 9113). Those above it wait, unless a further connection to the same address may be opened:
+     * up to this many at once. One that had no call for 30 s is closed; 1.
+     */
+    uint32_t connections_per_address;
 } pk_channel_opts;
 
 #define PK_CHANNEL_OPTS(...) (&(pk_channel_opts){.size = sizeof(pk_channel_opts), ##__VA_ARGS__})

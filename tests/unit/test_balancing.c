@@ -23,6 +23,7 @@ struct field {
     struct place places[SERVERS];
     unsigned port;
     unsigned started, ended, ok;
+    uint32_t max_connections; /* of servers that are started from now on; 0: any number */
 };
 
 static pk_future reply(const void *unused, void *arg)
@@ -57,8 +58,10 @@ static void start_server(struct field *field, size_t i, uint32_t max_streams)
     struct place *place = &field->places[i];
     const char *bound;
     snprintf(place->address, sizeof place->address, "127.0.0.%zu:%u", i + 1, field->port);
-    cr_assert_eq(
-        pk_server_new(&place->server, field->loop, PK_SERVER_OPTS(.max_streams = max_streams)), 0);
+    cr_assert_eq(pk_server_new(&place->server, field->loop,
+                               PK_SERVER_OPTS(.max_streams = max_streams,
+                                              .max_connections = field->max_connections)),
+                 0);
     cr_assert_eq(helloworld_greeter_serve(place->server, &impl, place), 0);
     cr_assert_eq(pk_server_listen(place->server, place->address, &bound), 0, "%s", place->address);
     strcpy(place->address, bound);
@@ -270,6 +273,86 @@ Test(balancing, each_server_has_its_own_limit_of_streams)
         cr_assert_eq(field.places[i].at_once_most, 2, "%u", field.places[i].at_once_most);
         cr_assert_geq(field.places[i].calls, 8, "%u", field.places[i].calls);
     }
+    close_field(&field);
+}
+
+/* ---- Further connections ---- */
+
+/* `count` calls at once, each of which takes so long. */
+static void call_at_once(struct field *field, size_t count, const char *milliseconds)
+{
+    pk_future all[64];
+    for (size_t i = 0; i < count; i++)
+        all[i] = greet(field, milliseconds, NULL);
+    pk_future joined = pk_all(pk_loop_scope(field->loop), all, count);
+    cr_assert_eq(pk_loop_run_until(field->loop, joined, NULL).code, PK_OK);
+}
+
+/* The most calls at once that a server has seen since it was asked last. */
+static unsigned at_once_most(struct field *field, size_t i)
+{
+    unsigned most = field->places[i].at_once_most;
+    field->places[i].at_once_most = 0;
+    return most;
+}
+
+Test(balancing, further_connections_are_opened_where_streams_run_out)
+{
+    static const char *const policies[] = {"pick_first", "round_robin"};
+    for (size_t i = 0; i < 2; i++) {
+        struct field field;
+        open_servers(&field, 2);
+        open_channel(&field, field.places[0].address,
+                     PK_CHANNEL_OPTS(.load_balancing = policies[i], .connections_per_address = 3));
+        call_at_once(&field, 2, "100");
+        cr_assert_eq(at_once_most(&field, 0), 2);
+        call_at_once(&field, 20, "100");
+        cr_assert_eq(at_once_most(&field, 0), 6, "three connections with two streams each");
+        call_at_once(&field, 6, "100");
+        cr_assert_eq(at_once_most(&field, 0), 6);
+        close_field(&field);
+    }
+}
+
+Test(balancing, further_connections_are_spread_over_the_servers)
+{
+    struct field field;
+    open_servers(&field, 2);
+    open_channel(&field, NULL, PK_CHANNEL_OPTS(ROUND_ROBIN, .connections_per_address = 2));
+    until_spread(&field, 7);
+    call_at_once(&field, 40, "100");
+    for (size_t i = 0; i < SERVERS; i++)
+        cr_assert_eq(at_once_most(&field, i), 4);
+    /* A server that goes away takes its further connection along. */
+    kill_server(&field, 1);
+    for (size_t i = 0; i < SERVERS; i++)
+        field.places[i].at_once_most = 0;
+    call_at_once(&field, 40, "50");
+    cr_assert_eq(at_once_most(&field, 0), 4);
+    cr_assert_eq(at_once_most(&field, 2), 4);
+    start_server(&field, 1, 2);
+    until_spread(&field, 7);
+    call_at_once(&field, 40, "100");
+    for (size_t i = 0; i < SERVERS; i++)
+        cr_assert_eq(at_once_most(&field, i), 4);
+    close_field(&field);
+}
+
+/* The server takes one connection and no other: calls go on over that one. */
+Test(balancing, further_connections_that_fail_harm_nothing)
+{
+    struct field field;
+    open_servers(&field, 2);
+    kill_server(&field, 0);
+    field.max_connections = 1;
+    start_server(&field, 0, 2);
+    open_channel(
+        &field, field.places[0].address,
+        PK_CHANNEL_OPTS(ROUND_ROBIN, .connections_per_address = 3, .connect_timeout_ms = 50));
+    cr_assert_eq(call(&field, NULL), PK_OK);
+    call_at_once(&field, 30, "20");
+    cr_assert_eq(at_once_most(&field, 0), 2);
+    cr_assert_eq(pk_channel_get_state(field.channel), PK_CHANNEL_READY);
     close_field(&field);
 }
 
