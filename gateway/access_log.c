@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -36,6 +37,28 @@ int gateway_access_log_reopen(gateway_access_log *log, const char *file)
     int r = dup3(fd, log->fd, O_CLOEXEC);
     int error = errno;
     close(fd);
+    errno = error;
+    return r < 0 ? PK_ERR_SYSTEM : 0;
+}
+
+int gateway_access_log_check(const char *file)
+{
+    if (!file || strcmp(file, "-") == 0)
+        return 0;
+    /* A pipe that nobody reads yet is one that can be opened: ENXIO. */
+    int fd = open(file, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0)
+        close(fd);
+    if (fd >= 0 || errno == ENXIO)
+        return 0;
+    if (errno != ENOENT)
+        return PK_ERR_SYSTEM;
+    /* It is made when the gateway starts, in a folder that has to be there. */
+    const char *slash = strrchr(file, '/');
+    char *folder = slash ? strndup(file, (size_t) (slash - file) + 1) : strdup(".");
+    int r = folder ? faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) : -1;
+    int error = errno;
+    free(folder);
     errno = error;
     return r < 0 ? PK_ERR_SYSTEM : 0;
 }

@@ -17,6 +17,9 @@ typedef struct gateway_access_log {
 /* `file` as gateway_config.access_log. Negative: PK_ERR_SYSTEM, errno says why. */
 PK_NODISCARD int gateway_access_log_open(gateway_access_log *log, const char *file);
 PK_NODISCARD int gateway_access_log_reopen(gateway_access_log *log, const char *file);
+/* Whether it can be opened; makes no file. 0, or negative as above. */
+PK_NODISCARD int gateway_access_log_check(const char *file);
+
 void gateway_access_log_close(gateway_access_log *log);
 
 /* Lines of one thread that were not written yet. */

@@ -4,6 +4,7 @@
  * one of them at once.
  */
 #include "gateway/credentials.h"
+#include "gateway/static_files.h"
 #include "gateway/worker.h"
 
 #include <errno.h>
@@ -19,6 +20,7 @@
 typedef struct program {
     char *const *arguments;
     gateway_config *config;
+    gateway_config *first; /* that it has started with: its fixed keys are in force */
     gateway_shared shared;
     gateway_worker *workers[WORKERS_MAX];
     unsigned count;
@@ -27,6 +29,23 @@ typedef struct program {
 static void say(const char *text)
 {
     fprintf(stderr, "pekoe-gateway: %s\n", text);
+}
+
+/* What a configuration names has to be there: certificates are read, files looked for. */
+static int look_at_named(gateway_config *config, gateway_error *ret_error)
+{
+    if (config->static_dir && gateway_static_check(config->static_dir) < 0) {
+        snprintf(ret_error->text, sizeof ret_error->text, "static %.300s: %s", config->static_dir,
+                 strerror(errno));
+        return PK_ERR_SYSTEM;
+    }
+    return gateway_credentials_open(config, ret_error);
+}
+
+static void cannot_log(gateway_error *ret_error, const gateway_config *config)
+{
+    snprintf(ret_error->text, sizeof ret_error->text, "access-log %.300s: %s", config->access_log,
+             strerror(errno));
 }
 
 /* ---- Signals ---- */
@@ -44,15 +63,14 @@ static void reload(program *gateway)
     gateway_error error;
     gateway_config *config;
     int r = gateway_config_load(&config, gateway->arguments, environ, &error);
-    const char *fixed = r == 0 ? gateway_config_fixed_change(gateway->config, config) : NULL;
+    const char *fixed = r == 0 ? gateway_config_fixed_change(gateway->first, config) : NULL;
     if (r == 0) {
-        r = gateway_credentials_open(config, &error);
+        r = look_at_named(config, &error);
         if (r < 0)
             gateway_config_unref(config);
     }
     if (r == 0 && gateway_access_log_reopen(&gateway->shared.log, config->access_log) < 0) {
-        snprintf(error.text, sizeof error.text, "access-log %.300s: %s", config->access_log,
-                 strerror(errno));
+        cannot_log(&error, config);
         gateway_config_unref(config);
         r = PK_ERR_SYSTEM;
     }
@@ -116,8 +134,8 @@ static bool start(program *gateway)
         return false;
     }
     if (gateway_access_log_open(&gateway->shared.log, gateway->config->access_log) < 0) {
-        fprintf(stderr, "pekoe-gateway: access-log %s: %s\n", gateway->config->access_log,
-                strerror(errno));
+        cannot_log(&error, gateway->config);
+        say(error.text);
         return false;
     }
     for (unsigned i = 0; i < gateway->config->threads; i++) {
@@ -158,7 +176,13 @@ int main(int argc, char **argv)
         return EX_CONFIGURATION;
     }
     bool serves = !gateway.config->help && !gateway.config->version;
-    if (serves && gateway_credentials_open(gateway.config, &error) < 0) {
+    int r = serves ? look_at_named(gateway.config, &error) : 0;
+    if (r == 0 && gateway.config->check) {
+        r = gateway_access_log_check(gateway.config->access_log);
+        if (r < 0)
+            cannot_log(&error, gateway.config);
+    }
+    if (r < 0) {
         say(error.text);
         gateway_config_unref(gateway.config);
         return EX_CONFIGURATION;
@@ -174,8 +198,10 @@ int main(int argc, char **argv)
         signals_of_ours(&set);
         pthread_sigmask(SIG_BLOCK, &set, NULL);
         signal(SIGPIPE, SIG_IGN);
+        gateway.first = gateway_config_ref(gateway.config);
         result = run(&gateway);
     }
+    gateway_config_unref(gateway.first);
     gateway_config_unref(gateway.config);
     return result;
 }

@@ -105,6 +105,15 @@ static int open_below(const char *folder, char *path)
     return at;
 }
 
+int gateway_static_check(const char *folder)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return PK_ERR_SYSTEM;
+    close(fd);
+    return 0;
+}
+
 /* ---- Files ---- */
 
 /* Answers with the file's contents. */

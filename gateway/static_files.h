@@ -9,6 +9,9 @@
 
 #include <pekoe/http.h>
 
+/* Whether the folder is there and can be read. 0, or PK_ERR_SYSTEM: errno says why. */
+PK_NODISCARD int gateway_static_check(const char *folder);
+
 void gateway_static_serve(const char *folder, pk_http *http);
 
 #endif

@@ -55,6 +55,18 @@ def told(folder):
     code, _, err = tell('--check', '--upstream=a:1', '--listen-tls=:0', '--tls-cert=/nowhere',
                         '--tls-key=/nowhere')
     assert code == 2 and '/nowhere' in err, err
+    for what in ('--static={}/none', '--static={}/wrong.conf', '--access-log={}/none/log',
+                 '--access-log={}', '--access-log='):
+        argument = what.format(folder)
+        code, _, err = tell('--check', '--upstream=a:1', argument)
+        assert code == 2 and err, argument
+    for what in ('--static={}', '--access-log={}/new.log', '--access-log={}/wrong.conf',
+                 '--access-log=-', '--access-log=off', '--access-log=relative.log'):
+        argument = what.format(folder)
+        same(tell('--check', '--upstream=a:1', argument)[0], 0)
+    assert not (folder / 'new.log').exists(), 'a look leaves nothing behind'
+    code, _, err = tell('--upstream=127.0.0.1:1', '--listen=127.0.0.1:0', f'--static={folder}/none')
+    assert code == 2 and 'none: No such file' in err, err
 
 
 def address_in_use(folder):
@@ -289,6 +301,8 @@ def reload(folder):
     file.write_text(f'upstream = {new.address}\ncors-origin = http://new.test\nthreads = 2\n')
     said = gateway.reload()
     assert any('threads has changed, which needs a restart' in line for line in said), said
+    said = gateway.reload()
+    assert any('threads has changed' in line for line in said), 'it is still not in force'
     limit = time.monotonic() + peers.WAIT
     while True:
         reply = gateway.connect().call(message(b''), ('origin', 'http://new.test'))
@@ -298,8 +312,11 @@ def reload(folder):
     same(reply.field('access-control-allow-origin'), ['http://new.test'])
     go_on.set()
     same(web.read_chunk()[:6], message(b'2'))
+    file.write_text(f'upstream = {new.address}\ncors-origin = http://new.test\n')
+    said = gateway.reload()
+    assert not any('restart' in line for line in said), 'what is in force is asked for again'
     samples = samples_of(gateway)
-    same(samples['pekoe_gateway_reloads_total', (('result', 'success'),)], 1)
+    same(samples['pekoe_gateway_reloads_total', (('result', 'success'),)], 3)
     same(samples['pekoe_gateway_reloads_total', (('result', 'failure'),)], 1)
     for _ in range(20):  # under load: none is dropped
         gateway.process.send_signal(signal.SIGHUP)
