@@ -1,6 +1,7 @@
 /*
  * The greeter that the peers are compared with: what the rpcs of the example do, and as many replies
- * as the peers send; "large N" asks for N of 1 MB. `peers-greeter --listen ADDRESS [--threads N]`.
+ * as the peers send; "small N" asks for N, "large N" for N of 1 MB.
+ * `peers-greeter --listen ADDRESS [--threads N]`.
  */
 #include <pekoe/pekoe.h>
 
@@ -47,6 +48,8 @@ static pk_future it_keeps_replying(void *self, pk_call *call,
         replying->reply.message = memset(pk_call_alloc(call, LARGE + 1), 'x', LARGE);
         pk_writer_set_compression(out, false);
     } else {
+        if (strncmp(request->name, "small ", 6) == 0)
+            replying->wanted = (unsigned) strtoul(request->name + 6, NULL, 10);
         replying->reply.message = pk_call_printf(call, "Hello, %s", request->name);
     }
     return reply_on(NULL, replying);
