@@ -3,8 +3,7 @@
 
 #include "core/loop.h"
 #include "handlers/call.h"
-
-#include <zlib.h>
+#include "jmh-like-bench/wire_bytes.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -86,21 +85,6 @@ static void add_field(struct pk_bench_exchange *bench, const char *name, const c
         bench->head.first[known] = (uint16_t) bench->head.count;
 }
 
-/* gzip of `bytes` behind `out`; returns its length. */
-static size_t gzip(const uint8_t *bytes, size_t length, uint8_t *out, size_t room)
-{
-    z_stream stream = {.next_in = (Bytef *) (uintptr_t) bytes,
-                       .avail_in = (uInt) length,
-                       .next_out = out,
-                       .avail_out = (uInt) room};
-    if (deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
-        return 0;
-    deflate(&stream, Z_FINISH);
-    size_t written = stream.total_out;
-    deflateEnd(&stream);
-    return written;
-}
-
 /* One HelloRequest with its prefix; a name that is worth compressing where it is compressed. */
 static size_t make_message(uint8_t *out, size_t room, bool compressed)
 {
@@ -113,30 +97,7 @@ static size_t make_message(uint8_t *out, size_t room, bool compressed)
             message[3 + i] = (uint8_t) "Alice"[i % 5];
         length = 163;
     }
-    if (compressed)
-        length = gzip(message, length, out + 5, room - 5);
-    else
-        memcpy(out + 5, message, length);
-    out[0] = compressed;
-    out[1] = out[2] = out[3] = 0;
-    out[4] = (uint8_t) length;
-    return 5 + length;
-}
-
-static size_t encode_base64(const uint8_t *bytes, size_t length, uint8_t *out)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    size_t at = 0;
-    for (size_t i = 0; i < length; i += 3) {
-        size_t left = length - i;
-        uint32_t group = (uint32_t) bytes[i] << 16 | (left > 1 ? (uint32_t) bytes[i + 1] << 8 : 0) |
-                         (left > 2 ? bytes[i + 2] : 0);
-        out[at++] = (uint8_t) digits[group >> 18];
-        out[at++] = (uint8_t) digits[group >> 12 & 63];
-        out[at++] = left > 1 ? (uint8_t) digits[group >> 6 & 63] : '=';
-        out[at++] = left > 2 ? (uint8_t) digits[group & 63] : '=';
-    }
-    return at;
+    return pk_bench_frame(message, length, compressed, out, room);
 }
 
 static const pk_peer bench_peer = {"bench:", NULL};
@@ -173,7 +134,7 @@ void pk_bench_exchange_init(struct pk_bench_exchange *bench, pk_bench_context *c
         length += make_message(plain + length, sizeof plain - length, compressed);
     bench->chunk = length / messages / 2 + 1;
     if (text) {
-        bench->body_length = encode_base64(plain, length, bench->body);
+        bench->body_length = pk_bench_encode_base64(plain, length, bench->body);
     } else {
         memcpy(bench->body, plain, length);
         bench->body_length = length;
@@ -248,47 +209,12 @@ void pk_bench_exchange_nonstrict(struct pk_bench_exchange *bench)
 
 /* ---- The check: a decoder of its own ---- */
 
-static size_t decode_base64(const uint8_t *text, size_t length, uint8_t *out)
-{
-    size_t at = 0;
-    for (size_t i = 0; i + 4 <= length; i += 4) {
-        uint32_t group = 0;
-        unsigned padding = 0;
-        for (unsigned j = 0; j < 4; j++) {
-            uint8_t c = text[i + j];
-            uint32_t digit = c >= 'a'   ? (uint32_t) (c - 'a' + 26)
-                             : c >= 'A' ? (uint32_t) (c - 'A')
-                             : c == '+' ? 62
-                             : c == '/' ? 63
-                                        : (uint32_t) (c - '0' + 52);
-            if (c == '=') {
-                digit = 0;
-                padding++;
-            }
-            group = group << 6 | digit;
-        }
-        for (unsigned j = 0; j < 3 - padding; j++)
-            out[at++] = (uint8_t) (group >> (16 - 8 * j));
-    }
-    return at;
-}
-
 /* Whether a frame's payload is a HelloReply whose text begins as it should. */
 static bool reply_is(const uint8_t *payload, size_t length, bool compressed, const char *text)
 {
     uint8_t plain[512];
     if (compressed) {
-        z_stream stream = {.next_in = (Bytef *) (uintptr_t) payload,
-                           .avail_in = (uInt) length,
-                           .next_out = plain,
-                           .avail_out = sizeof plain};
-        if (inflateInit2(&stream, 15 + 16) != Z_OK)
-            return false;
-        int result = inflate(&stream, Z_FINISH);
-        length = stream.total_out;
-        inflateEnd(&stream);
-        if (result != Z_STREAM_END)
-            return false;
+        length = pk_bench_gunzip(payload, length, plain, sizeof plain);
         payload = plain;
     }
     size_t begins = length > 2 && payload[1] >= 0x80 ? 3 : 2;
@@ -304,7 +230,7 @@ void pk_bench_exchange_expect(struct pk_bench_exchange *bench, pk_bench_context 
     size_t length = bench->response_length;
     PK_BENCH_EXPECT(context, bench->finished && bench->http_status == 200);
     if (strcmp(pk_bench_value(context, "protocol"), "grpc-web-text") == 0) {
-        length = decode_base64(bench->response, length, binary);
+        length = pk_bench_decode_base64(bench->response, length, binary);
         body = binary;
     }
     bool compressed = strcmp(pk_bench_value(context, "codec"), "gzip") == 0;
