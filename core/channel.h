@@ -47,6 +47,8 @@ typedef struct pk_channel_ops {
     void (*open)(pk_channel *channel, pk_opening *opening);
     /* Takes a waiting one back: nothing is called. */
     void (*withdraw)(pk_channel *channel, pk_opening *opening);
+    /* What those that wait are waiting for, as in "waiting for ..."; cut to fit. NULL: none ever waits. */
+    void (*tell_wait)(const pk_channel *channel, char *ret_text, size_t size);
     void (*connect)(pk_channel *channel);       /* NULL: there is nothing to connect */
     void (*reset_backoff)(pk_channel *channel); /* likewise */
     /* The owner is through: all calls end. */

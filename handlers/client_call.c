@@ -301,9 +301,24 @@ void pk_client_end(pk_client_call *client, const pk_status *status)
     pk_client_release_if_over(client);
 }
 
+/* Whether it has no exchange because the channel has none to give. */
+static bool waits_for_channel(const pk_client_call *client)
+{
+    return client->opening.waiting || (client->hedges && pk_hedges_wait(client));
+}
+
 void pk_client_fail(pk_call *call, const pk_status *status)
 {
-    pk_client_end(call->client, status);
+    pk_client_call *client = call->client;
+    char wait[600];
+    pk_status told;
+    if (status->code == PK_DEADLINE_EXCEEDED && waits_for_channel(client)) {
+        client->channel->ops->tell_wait(client->channel, wait, sizeof wait);
+        told = pk_status_print(&call->scope.arena, PK_DEADLINE_EXCEEDED,
+                               "deadline exceeded while waiting for %s", wait);
+        status = &told;
+    }
+    pk_client_end(client, status);
 }
 
 /* ---- Parents ---- */

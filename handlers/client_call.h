@@ -157,6 +157,9 @@ void pk_hedges_end(pk_client_call *client);
 /* Gives the channel back, which may be gone then. */
 void pk_hedges_let_go(pk_client_call *client);
 
+/* Whether all attempts that go on wait in the channel's queue. */
+bool pk_hedges_wait(const pk_client_call *client);
+
 /* Whether something of them is left on the wire. */
 bool pk_hedges_open(const pk_client_call *client);
 

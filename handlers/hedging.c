@@ -393,6 +393,19 @@ void pk_hedges_let_go(pk_client_call *client)
     pk_channel_unref(client->channel);
 }
 
+bool pk_hedges_wait(const pk_client_call *client)
+{
+    const struct pk_hedges *hedges = client->hedges;
+    bool wait = false;
+    for (unsigned i = 0; i < hedges->sent; i++) {
+        const struct attempt *one = &hedges->attempts[i];
+        if (one->exchange)
+            return false;
+        wait = wait || one->opening.waiting;
+    }
+    return wait;
+}
+
 bool pk_hedges_open(const pk_client_call *client)
 {
     return client->hedges->open > 0;

@@ -37,7 +37,7 @@ struct socket_channel {
     pk_opening *stays; /* while some of them fail: the first that was passed over; NULL: none */
     pk_timer tick;     /* once a second while it is not idle */
     unsigned idle, idle_ticks;
-    char failure[480]; /* why calls fail while the state is TRANSIENT_FAILURE */
+    char failure[480]; /* of the last attempt, since it was idle or ready; "": none has failed */
 };
 
 static socket_channel *of_host(pk_subchannel_host *host)
@@ -186,10 +186,12 @@ static void settle(socket_channel *channel)
         return;
     }
     pk_channel_set_state(&channel->base, state);
-    if (state == PK_CHANNEL_READY)
+    if (state == PK_CHANNEL_READY) {
+        channel->failure[0] = '\0';
         open_waiting(channel);
-    else if (state == PK_CHANNEL_IDLE && channel->queue)
+    } else if (state == PK_CHANNEL_IDLE && channel->queue) {
         begin_connect(channel);
+    }
 }
 
 /* ---- The name ---- */
@@ -263,6 +265,8 @@ static void on_resolve_timer(pk_timer *timer)
 static void begin_connect(socket_channel *channel)
 {
     pk_loop *loop = channel->base.loop;
+    if (channel->base.state == PK_CHANNEL_IDLE)
+        channel->failure[0] = '\0';
     if (channel->balancer.ready_count == 0)
         pk_channel_set_state(&channel->base, PK_CHANNEL_CONNECTING);
     channel->idle = 0;
@@ -396,6 +400,18 @@ static void do_withdraw(pk_channel *base, pk_opening *opening)
     dequeue((socket_channel *) base, opening);
 }
 
+static void do_tell_wait(const pk_channel *base, char *ret_text, size_t size)
+{
+    const socket_channel *channel = (const socket_channel *) base;
+    if (base->state == PK_CHANNEL_READY)
+        snprintf(ret_text, size, "a stream to %s: all that the server allows are open",
+                 channel->target.list);
+    else if (channel->failure[0])
+        snprintf(ret_text, size, "a connection: %s", channel->failure);
+    else
+        snprintf(ret_text, size, "a connection to %s", channel->target.list);
+}
+
 static void do_close(pk_channel *base)
 {
     socket_channel *channel = (socket_channel *) base;
@@ -426,6 +442,7 @@ static void do_reset_backoff(pk_channel *base)
 
 static const pk_channel_ops operations = {.open = do_open,
                                           .withdraw = do_withdraw,
+                                          .tell_wait = do_tell_wait,
                                           .connect = do_connect,
                                           .reset_backoff = do_reset_backoff,
                                           .close = do_close,

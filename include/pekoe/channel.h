@@ -212,7 +212,7 @@ typedef struct pk_call_opts {
     const pk_metadata *metadata; /* further ones, as of another call's; copied */
     const char *compression;     /* "gzip" or "deflate"; NULL: messages go as they are */
     const char *authority;       /* instead of the channel's; copied */
-    bool wait_for_ready;         /* wait through failed attempts to connect */
+    bool wait_for_ready;         /* through failed attempts; a deadline tells the last one */
     /*
      * The server's call that this one is made for: passes its deadline on, its end (any end)
      * cancels this one, and the reply, reader and writer live as long as it.

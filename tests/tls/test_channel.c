@@ -165,6 +165,26 @@ Test(tls_channel, verifies_chain_and_name_and_says_what_fails)
     }
 }
 
+Test(tls_channel, tells_with_the_deadline_what_is_wrong_with_the_certificate)
+{
+    struct kit kit;
+    pk_code code;
+    open_kit(&kit, "server", PK_CLIENT_CERTIFICATES_NONE);
+    pk_channel_credentials *credentials = trusting("other-ca.pem", NULL);
+    cr_assert_eq(pk_channel_new(&kit.channel, kit.loop, kit.bound,
+                                PK_CHANNEL_OPTS(.credentials = credentials)),
+                 0);
+    pk_channel_credentials_unref(credentials);
+    const char *text =
+        call_once(&kit, PK_CALL_OPTS(.wait_for_ready = true, .timeout_ms = 300), &code);
+    cr_expect_eq(code, PK_DEADLINE_EXCEEDED);
+    cr_expect(strstr(text, "deadline exceeded while waiting for a connection: cannot connect to "),
+              "%s", text);
+    cr_expect(strstr(text, "certificate is refused: unable to get local issuer certificate"), "%s",
+              text);
+    close_kit(&kit);
+}
+
 Test(tls_channel, takes_the_targets_own_name_where_no_other_is_given)
 {
     static const struct {

@@ -5,6 +5,8 @@
 
 #include "helloworld.pekoe.h"
 #include "tests/support/client_kit.h"
+#include "tests/support/name_server.h"
+#include "transport/server.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -32,15 +34,29 @@ static pk_future say_hello(void *self, pk_call *call, const Helloworld__HelloReq
     return reply_later(NULL, call);
 }
 
-static const helloworld_greeter_impl impl = {.say_hello = say_hello};
+/* Says nothing until the call ends. */
+static pk_future keep_silent(void *self, pk_call *call, const Helloworld__HelloRequest *request,
+                             pk_writer *out)
+{
+    return pk_call_cancelled(call);
+}
 
-static pk_server *serve(pk_loop *loop, const char *address, const char **ret_bound)
+static const helloworld_greeter_impl impl = {.say_hello = say_hello,
+                                             .it_keeps_replying = keep_silent};
+
+static pk_server *serve_with(pk_loop *loop, const char *address, const char **ret_bound,
+                             const pk_server_opts *opts)
 {
     pk_server *server;
-    cr_assert_eq(pk_server_new(&server, loop, NULL), 0);
+    cr_assert_eq(pk_server_new(&server, loop, opts), 0);
     cr_assert_eq(helloworld_greeter_serve(server, &impl, NULL), 0);
     cr_assert_eq(pk_server_listen(server, address, ret_bound), 0);
     return server;
+}
+
+static pk_server *serve(pk_loop *loop, const char *address, const char **ret_bound)
+{
+    return serve_with(loop, address, ret_bound, NULL);
 }
 
 static pk_future greet(pk_channel *channel, const pk_call_opts *opts)
@@ -184,22 +200,136 @@ Test(channel, pauses_grow_and_are_reset)
     pk_loop_free(loop);
 }
 
-Test(channel, a_peer_that_says_nothing_is_given_up)
+/* A socket that listens, and nobody accepts. */
+static int listen_in_silence(char ret_target[64])
 {
-    pk_loop *loop = new_loop();
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t length = sizeof address;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     cr_assert_eq(bind(fd, (struct sockaddr *) &address, sizeof address), 0);
     cr_assert_eq(listen(fd, 5), 0);
     cr_assert_eq(getsockname(fd, (struct sockaddr *) &address, &length), 0);
+    snprintf(ret_target, 64, "127.0.0.1:%u", ntohs(address.sin_port));
+    return fd;
+}
+
+Test(channel, a_peer_that_says_nothing_is_given_up)
+{
+    pk_loop *loop = new_loop();
     char target[64];
-    snprintf(target, sizeof target, "127.0.0.1:%u", ntohs(address.sin_port));
+    int fd = listen_in_silence(target);
     pk_channel *channel = new_channel(loop, target, PK_CHANNEL_OPTS(.connect_timeout_ms = 50));
     pk_status status = pk_loop_run_until(loop, greet(channel, NULL), NULL);
     cr_assert_eq(status.code, PK_UNAVAILABLE);
     pk_channel_free(channel);
     close(fd);
+    pk_loop_free(loop);
+}
+
+/* ---- What a call waited for when its deadline came ---- */
+
+static pk_reader *ask_for_replies(pk_channel *channel, const pk_call_opts *opts)
+{
+    Helloworld__HelloRequest request = HELLOWORLD__HELLO_REQUEST__INIT;
+    return helloworld_greeter_it_keeps_replying(channel, &request, opts);
+}
+
+static void expect_deadline(pk_loop *loop, pk_future outcome, const char *waited_for)
+{
+    char expected[256];
+    pk_status status = pk_loop_run_until(loop, outcome, NULL);
+    snprintf(expected, sizeof expected, "deadline exceeded while waiting for %s", waited_for);
+    cr_expect_eq(status.code, PK_DEADLINE_EXCEEDED);
+    cr_expect(says(status.message, expected), "\"%.*s\", not \"%s\"", (int) status.message.length,
+              (const char *) status.message.bytes, expected);
+}
+
+static void connect_until(pk_loop *loop, pk_channel *channel, pk_channel_state state)
+{
+    pk_channel_connect(channel);
+    while (pk_channel_get_state(channel) != state)
+        pk_loop_turn(loop);
+}
+
+/* A unary call and a stream, through the channel as it is. */
+static void expect_deadlines(pk_loop *loop, pk_channel *channel, const char *waited_for)
+{
+    const pk_call_opts *opts = PK_CALL_OPTS(.wait_for_ready = true, .timeout_ms = 30);
+    expect_deadline(loop, greet(channel, opts), waited_for);
+    pk_reader *replies = ask_for_replies(channel, opts);
+    expect_deadline(loop, pk_reader_read(replies), waited_for);
+    pk_reader_unref(replies);
+}
+
+Test(channel, a_deadline_tells_why_there_was_no_connection)
+{
+    static const pk_hedging_policy hedging = {.max_attempts = 2};
+    pk_loop *loop = new_loop();
+    const struct {
+        const char *target, *waited_for;
+    } rows[] = {
+        {"127.0.0.1:1", "a connection: cannot connect to 127.0.0.1:1: Connection refused"},
+        {"ipv4:127.0.0.1:2,127.0.0.1:1",
+         "a connection: cannot connect to 127.0.0.1:1: Connection refused"},
+        {"unix:/nowhere",
+         "a connection: cannot connect to unix:/nowhere: No such file or directory"},
+        {"somewhere.test:80",
+         "a connection: cannot resolve somewhere.test:80: Domain name not found"},
+    };
+    struct name_server names;
+    name_server_open(&names, loop); /* knows no name */
+    for (size_t i = 0; i < 2 * (sizeof rows / sizeof rows[0]); i++) {
+        pk_channel *channel =
+            new_channel(loop, rows[i / 2].target,
+                        PK_CHANNEL_OPTS(.dns_servers = names.address, .hedging_policies = &hedging,
+                                        .hedging_policy_count = i % 2));
+        connect_until(loop, channel, PK_CHANNEL_TRANSIENT_FAILURE);
+        expect_deadlines(loop, channel, rows[i / 2].waited_for);
+        pk_channel_free(channel);
+    }
+    name_server_close(&names);
+    pk_loop_free(loop);
+}
+
+Test(channel, a_deadline_tells_of_no_failure_that_is_over)
+{
+    pk_loop *loop = new_loop();
+    char target[64], waited_for[128];
+    int fd = listen_in_silence(target);
+    close(fd);
+    pk_channel *channel = new_channel(loop, target, NULL);
+    cr_assert_eq(code_of(loop, channel, NULL), PK_UNAVAILABLE);
+    pk_server *server = serve(loop, target, NULL);
+    pk_channel_reset_backoff(channel);
+    cr_assert_eq(code_of(loop, channel, PK_CALL_OPTS(.wait_for_ready = true)), PK_OK);
+    /* The next connection is accepted by the system, and by nobody else. */
+    pk_watch_set(&server->listeners->watch, false, false);
+    pk_connection_kill(server->connections, "a test");
+    while (pk_channel_get_state(channel) == PK_CHANNEL_READY)
+        pk_loop_turn(loop);
+    snprintf(waited_for, sizeof waited_for, "a connection to %s", target);
+    expect_deadlines(loop, channel, waited_for);
+    pk_channel_free(channel);
+    pk_server_free(server);
+    pk_loop_free(loop);
+}
+
+Test(channel, a_deadline_tells_that_all_streams_were_in_use)
+{
+    pk_loop *loop = new_loop();
+    const char *bound;
+    char waited_for[128];
+    pk_server *server = serve_with(loop, "127.0.0.1:0", &bound, PK_SERVER_OPTS(.max_streams = 1));
+    pk_channel *channel = new_channel(loop, bound, NULL);
+    connect_until(loop, channel, PK_CHANNEL_READY);
+    pk_reader *only = ask_for_replies(channel, NULL);
+    snprintf(waited_for, sizeof waited_for, "a stream to %s: all that the server allows are open",
+             bound);
+    expect_deadlines(loop, channel, waited_for);
+    pk_reader_unref(only);
+    cr_assert_eq(code_of(loop, channel, PK_CALL_OPTS(.timeout_ms = 5000)), PK_OK);
+    pk_channel_free(channel);
+    pk_server_free(server);
     pk_loop_free(loop);
 }
 
