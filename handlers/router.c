@@ -84,11 +84,14 @@ static int grow_routes(pk_router *router, size_t more)
     return 0;
 }
 
-static int grow_services(pk_router *router)
+/* Room for `more` services. */
+static int grow_services(pk_router *router, size_t more)
 {
-    if (router->service_count < router->service_capacity)
+    size_t capacity = router->service_capacity ? router->service_capacity : 4;
+    while (capacity < router->service_count + more)
+        capacity *= 2;
+    if (capacity == router->service_capacity)
         return 0;
-    size_t capacity = router->service_capacity ? 2 * router->service_capacity : 4;
     pk_memory *memory = &router->loop->memory;
     struct pk_registration *services = pk_memory_get(memory, capacity * sizeof *services);
     if (!services)
@@ -101,25 +104,12 @@ static int grow_services(pk_router *router)
     return 0;
 }
 
-/* Adds a service with what `around` (may be NULL) has around it. */
-static int add_service(pk_router *router, const struct pk_registration *added,
-                       const struct pk_wrapping *around)
+/* Puts a service where there is room for it. The wrappings that pk_wrapping_make made come first. */
+static void put_service(pk_router *router, const struct pk_registration *added,
+                        const struct pk_wrapping *around, struct pk_wrapping **wrappings)
 {
     const pk_service *service = added->service;
-    int r = grow_routes(router, service->method_count);
-    if (r == 0)
-        r = grow_services(router);
-    if (r < 0)
-        return r;
-    for (size_t i = 0; i < service->method_count; i++) {
-        const pk_method *method = &service->methods[i];
-        if (find(router, (pk_slice){(const uint8_t *) method->path, method->path_length}))
-            return PK_ERR_EXISTS;
-    }
-    struct pk_wrapping *wrappings;
-    r = pk_wrapping_make(router, around, service->method_count, &wrappings);
-    if (r < 0)
-        return r;
+    bool wrapped = pk_wrapping_is_needed(router, around);
     for (size_t i = 0; i < service->method_count; i++) {
         const pk_method *method = &service->methods[i];
         const uint8_t *path = (const uint8_t *) method->path;
@@ -127,17 +117,34 @@ static int add_service(pk_router *router, const struct pk_registration *added,
         struct pk_route *route =
             place_of(router->routes, router->route_capacity, path, method->path_length, hash);
         *route = (struct pk_route){method, hash, 0, added->impl, added->self};
-        pk_wrapping_put(router, route, &wrappings);
+        if (wrapped)
+            pk_wrapping_put(router, route, wrappings);
         router->route_count++;
     }
     router->services[router->service_count++] = *added;
-    return 0;
+}
+
+static const struct pk_route *route_of_method(const pk_router *router, const pk_method *method)
+{
+    return find(router, (pk_slice){(const uint8_t *) method->path, method->path_length});
 }
 
 int pk_router_add(pk_router *router, const pk_service *service, const void *impl, void *self)
 {
     pk_assert_owner(router->loop);
-    return add_service(router, &(struct pk_registration){service, impl, self}, NULL);
+    for (size_t i = 0; i < service->method_count; i++) {
+        if (route_of_method(router, &service->methods[i]))
+            return PK_ERR_EXISTS;
+    }
+    struct pk_wrapping *wrappings = NULL;
+    int r = grow_routes(router, service->method_count);
+    if (r == 0)
+        r = grow_services(router, 1);
+    if (r == 0)
+        r = pk_wrapping_make(router, NULL, service->method_count, &wrappings);
+    if (r == 0)
+        put_service(router, &(struct pk_registration){service, impl, self}, NULL, &wrappings);
+    return r;
 }
 
 /* What stands around the methods of a service: the same around each. */
@@ -145,23 +152,30 @@ static const struct pk_wrapping *wrapping_around(const pk_router *router, const 
 {
     if (service->method_count == 0)
         return NULL;
-    const pk_method *first = &service->methods[0];
-    return pk_wrapping_of(
-        find(router, (pk_slice){(const uint8_t *) first->path, first->path_length}));
+    return pk_wrapping_of(route_of_method(router, &service->methods[0]));
 }
 
 int pk_router_concat(pk_router *router, const pk_router *other)
 {
-    /* All or nothing: look for taken paths first. */
+    pk_assert_owner(router->loop);
     for (size_t i = 0; i < other->route_capacity; i++) {
         const pk_method *method = other->routes[i].method;
-        if (method && find(router, (pk_slice){(const uint8_t *) method->path, method->path_length}))
+        if (method && route_of_method(router, method))
             return PK_ERR_EXISTS;
     }
+    /* All or nothing: everything that needs memory comes first. */
+    struct pk_wrapping *wrappings = NULL;
     int r = grow_routes(router, other->route_count);
+    if (r == 0)
+        r = grow_services(router, other->service_count);
+    for (size_t i = other->service_count; r == 0 && i > 0; i--) {
+        const pk_service *service = other->services[i - 1].service;
+        r = pk_wrapping_make(router, wrapping_around(other, service), service->method_count,
+                             &wrappings);
+    }
     for (size_t i = 0; r == 0 && i < other->service_count; i++) {
         const struct pk_registration *added = &other->services[i];
-        r = add_service(router, added, wrapping_around(other, added->service));
+        put_service(router, added, wrapping_around(other, added->service), &wrappings);
     }
     return r;
 }

@@ -63,15 +63,18 @@ struct pk_router {
 /* What stands around a route; NULL: nothing does. */
 const struct pk_wrapping *pk_wrapping_of(const struct pk_route *route);
 
+/* Whether there are interceptors, of the router or of `from` (may be NULL), for a route to be added. */
+bool pk_wrapping_is_needed(const struct pk_router *router, const struct pk_wrapping *from);
+
 /*
- * So many wrappings for routes that will be added, with the router's interceptors and inside them
- * those of `from`, which may be NULL. *ret_list is NULL where there are no interceptors at all.
- * PK_ERR_NOMEM.
+ * So many wrappings for routes that will be added, where they are needed: the router's interceptors
+ * and inside them those of `from`. They come before those of the list. PK_ERR_NOMEM; then the list
+ * was freed, and is empty.
  */
 PK_NODISCARD int pk_wrapping_make(struct pk_router *router, const struct pk_wrapping *from,
-                                  size_t count, struct pk_wrapping **ret_list);
+                                  size_t count, struct pk_wrapping **list);
 
-/* Puts the first of the list, which is the router's then, around a route; an empty list: nothing. */
+/* Puts the first of the list, which is the router's then, around a route. */
 void pk_wrapping_put(struct pk_router *router, struct pk_route *route, struct pk_wrapping **list);
 
 /* The fallback was set anew: its interceptors come around it. */

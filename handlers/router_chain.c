@@ -110,28 +110,29 @@ static void put_around(struct pk_route *route, struct pk_wrapping *wrapping)
     route->self = NULL;
 }
 
-int pk_wrapping_make(pk_router *router, const struct pk_wrapping *from, size_t count,
-                     struct pk_wrapping **ret_list)
+bool pk_wrapping_is_needed(const pk_router *router, const struct pk_wrapping *from)
 {
-    struct pk_wrapping *list = NULL;
-    for (size_t i = 0; (from || router->interception_count > 0) && i < count; i++) {
+    return from || router->interception_count > 0;
+}
+
+int pk_wrapping_make(pk_router *router, const struct pk_wrapping *from, size_t count,
+                     struct pk_wrapping **list)
+{
+    for (size_t i = 0; pk_wrapping_is_needed(router, from) && i < count; i++) {
         struct pk_wrapping *wrapping = make(router, NULL, from, 0);
         if (!wrapping) {
-            free_list(router, list);
+            free_list(router, pk_steal(list));
             return PK_ERR_NOMEM;
         }
-        wrapping->next = list;
-        list = wrapping;
+        wrapping->next = *list;
+        *list = wrapping;
     }
-    *ret_list = list;
     return 0;
 }
 
 void pk_wrapping_put(pk_router *router, struct pk_route *route, struct pk_wrapping **list)
 {
     struct pk_wrapping *wrapping = *list;
-    if (!wrapping)
-        return;
     *list = wrapping->next;
     wrapping->next = router->wrappings;
     router->wrappings = wrapping;

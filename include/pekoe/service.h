@@ -56,7 +56,7 @@ PK_API PK_NODISCARD int pk_router_add(pk_router *router, const pk_service *servi
 
 /*
  * Adds all services of another router, which may be freed afterwards; its interceptors stay around
- * them, inside this router's. Errors as pk_router_add.
+ * them, inside this router's. Errors as pk_router_add: all of them are added, or none.
  */
 PK_API PK_NODISCARD int pk_router_concat(pk_router *router, const pk_router *other);
 

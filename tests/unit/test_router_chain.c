@@ -2,6 +2,7 @@
 #include <pekoe/health.h>
 #include <pekoe/raw.h>
 
+#include "tests/support/counting_allocator.h"
 #include "tests/support/interceptor_kit.h"
 
 #include <stdio.h>
@@ -81,6 +82,101 @@ Test(router_chain, routers_that_are_put_together_keep_their_own_inside)
     pk_channel_free(channel);
     pk_router_free(whole);
     pk_loop_free(loop);
+}
+
+Test(router_chain, services_without_interceptors_stay_without_when_they_are_put_together)
+{
+    pk_loop *loop;
+    pk_router *whole, *part, *inner;
+    pk_channel *channel;
+    trace[0] = '\0';
+    cr_assert_eq(pk_loop_new(&loop, NULL), 0);
+    cr_assert_eq(pk_router_new(&whole, loop, NULL), 0);
+    cr_assert_eq(pk_router_new(&part, loop, NULL), 0);
+    cr_assert_eq(pk_router_new(&inner, loop, NULL), 0);
+    pk_health *health;
+    cr_assert_eq(pk_health_new(&health, loop), 0);
+    cr_assert_eq(pk_health_route(health, part), 0);
+    cr_assert_eq(pk_router_intercept(inner, around, (void *) "i"), 0);
+    cr_assert_eq(helloworld_greeter_route(inner, &impl, NULL), 0);
+    cr_assert_eq(pk_router_concat(part, inner), 0);
+    cr_assert_eq(pk_router_concat(whole, part), 0);
+    cr_assert_eq(pk_channel_new_in_process(&channel, whole), 0);
+    struct client_kit kit = {.loop = loop, .channel = channel};
+    greeted(&kit, "x", NULL, "x");
+    cr_assert_str_eq(trace, "i(h)i");
+    pk_future check =
+        pk_call_generic(channel, "/grpc.health.v1.Health/Check", (pk_slice){NULL, 0}, NULL);
+    cr_assert_eq(pk_loop_run_until(loop, check, NULL).code, PK_OK);
+    cr_assert_str_eq(trace, "i(h)i");
+    pk_channel_free(channel);
+    pk_health_free(health);
+    pk_router_free(inner);
+    pk_router_free(part);
+    pk_router_free(whole);
+    pk_loop_free(loop);
+}
+
+#define SERVICES 20u
+
+/* The greeter under many names. */
+static void make_services(pk_service services[SERVICES], pk_method methods[SERVICES])
+{
+    static char paths[SERVICES][32];
+    for (size_t i = 0; i < SERVICES; i++) {
+        snprintf(paths[i], sizeof paths[i], "/a.Greeter%zu/SayHello", i);
+        methods[i] = helloworld_greeter_service.methods[0];
+        methods[i].path = paths[i];
+        methods[i].path_length = strlen(paths[i]);
+        services[i] = helloworld_greeter_service;
+        services[i].methods = &methods[i];
+        services[i].method_count = 1;
+    }
+}
+
+/* Adds a router while the n-th request for memory and those behind it fail; false: none did. */
+static bool concat_without_memory(const pk_service *services, size_t nth, bool intercepted)
+{
+    counting_allocator counts = {.fail_after = true};
+    pk_loop *loop;
+    pk_router *whole, *part;
+    cr_assert_eq(pk_loop_new(&loop, PK_LOOP_OPTS(.allocator = COUNTING_ALLOCATOR(&counts))), 0);
+    cr_assert_eq(pk_router_new(&whole, loop, NULL), 0);
+    cr_assert_eq(pk_router_new(&part, loop, NULL), 0);
+    if (intercepted)
+        cr_assert_eq(pk_router_intercept(part, around, (void *) "p"), 0);
+    for (size_t i = 0; i < SERVICES; i++)
+        cr_assert_eq(pk_router_add(part, &services[i], &impl, NULL), 0);
+    counts.fail_at = counts.requests + nth;
+    int r = pk_router_concat(whole, part);
+    bool failed = counts.requests >= counts.fail_at;
+    counts.fail_at = 0;
+    if (failed) {
+        cr_expect_eq(r, PK_ERR_NOMEM);
+        cr_expect_null(pk_router_service(whole, 0));
+        r = pk_router_concat(whole, part);
+    }
+    cr_expect_eq(r, 0, "%zu: no path is taken: %d", nth, r);
+    for (size_t i = 0; i < SERVICES; i++)
+        cr_assert_eq(pk_router_service(whole, i), &services[i]);
+    pk_router_free(part);
+    pk_router_free(whole);
+    pk_loop_free(loop);
+    cr_expect_eq(counts.blocks, 0);
+    return failed;
+}
+
+Test(router_chain, a_router_is_added_as_a_whole_or_not_at_all)
+{
+    pk_service services[SERVICES];
+    pk_method methods[SERVICES];
+    make_services(services, methods);
+    for (int intercepted = 0; intercepted < 2; intercepted++) {
+        size_t nth = 1;
+        while (concat_without_memory(services, nth, intercepted))
+            nth++;
+        cr_expect_gt(nth, intercepted ? SERVICES : 1);
+    }
 }
 
 Test(router_chain, health_is_a_service_like_others)
