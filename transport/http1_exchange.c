@@ -355,9 +355,19 @@ static void answer_malformed(pk_http1 *http1)
 
 /* ---- Events ---- */
 
+/* The parser, which knows no TLS, has put "http" there; the fields are still nobody else's. */
+static void tell_scheme(const pk_http1 *http1)
+{
+    const pk_head *head = &http1->parser.head;
+    pk_field *scheme = (pk_field *) &head->fields[head->first[PK_FIELD_SCHEME] - 1];
+    if (http1->terms.peer->tls)
+        scheme->value = (pk_slice) PK_SLICE("https");
+}
+
 static void on_head(pk_http1 *http1)
 {
     http1->ticks = 0;
+    tell_scheme(http1);
     if (http1->parser.head_bytes > http1->terms.header_bytes)
         refuse_request(http1, true);
     else if (over_budget(http1))

@@ -225,6 +225,9 @@ static void accept(void *self, pk_exchange *exchange, const pk_head *request, bo
     struct path_acceptor *acceptor = self;
     struct path_call *call = new_call(acceptor, exchange);
     acceptor->accepted++;
+    pk_slice scheme = pk_head_value(request, PK_FIELD_SCHEME);
+    snprintf(acceptor->scheme, sizeof acceptor->scheme, "%.*s", (int) scheme.length,
+             (const char *) scheme.bytes);
     pk_slice value = pk_head_value(request, PK_FIELD_PATH);
     char path[64] = "";
     memcpy(path, value.bytes, value.length < sizeof path ? value.length : sizeof path - 1);

@@ -27,6 +27,7 @@ struct path_acceptor {
     unsigned accepted, refused, ended, trailers, cancelled, closed;
     unsigned events_after_end; /* events that came after on_closed or in a wrong order */
     size_t bytes;              /* of request bodies */
+    char scheme[8];            /* that the last request's head names */
     bool careful;              /* a buffer that is not to be had resets the call */
     bool bounded;              /* numbers in paths count modulo 1,000 */
     size_t written;            /* by /stream, buffers handed over */

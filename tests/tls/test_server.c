@@ -74,6 +74,7 @@ Test(tls_server, chooses_what_alpn_offers_or_refuses_with_alert_120)
                 put(&secure.out, get, sizeof get - 1);
                 secure_run(&secure);
                 cr_expect(got_text(&secure, "HTTP/1.1 200 OK"), "%zu", i);
+                cr_expect_str_eq(secure.acceptor.scheme, "https", "%zu", i);
             }
             secure_close(&secure);
         }

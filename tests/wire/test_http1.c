@@ -77,6 +77,7 @@ Test(http1, replies_to_each_kind_of_request)
             wire_run(&wire);
             say(&wire, cases[i].request + cut);
             expect(&wire, cases[i].reply, cases[i].request);
+            cr_expect_str_eq(wire.acceptor.scheme, "http");
             cr_expect_eq(wire.closed, cases[i].last, "%s", cases[i].request);
             if (!cases[i].last) {
                 say(&wire, ECHO);
