@@ -92,19 +92,25 @@ static void pass_trailers(passage *p)
 
 /* ---- Messages ---- */
 
-static pk_future pass_request(const void *message, void *arg)
+/* Bytes of their messages. */
+static uint64_t length_of(const pk_raw_frames *frames)
+{
+    return frames->bytes.length - frames->count * PK_RAW_FRAME_PREFIX;
+}
+
+static pk_future pass_requests(const void *requests, void *arg)
 {
     passage *p = arg;
-    const pk_raw_message *raw = message;
-    p->tally->received_messages++;
-    p->tally->received_bytes += raw->bytes.length;
-    return pk_writer_write(p->requests, raw);
+    const pk_raw_frames *frames = requests;
+    p->tally->received_messages += frames->count;
+    p->tally->received_bytes += length_of(frames);
+    return pk_writer_write_frames(p->requests, frames);
 }
 
 static pk_future pass_the_rest(const void *unused, void *arg)
 {
     passage *p = arg;
-    return pk_reader_each(p->in, pass_request, p);
+    return pk_reader_each_frames(p->in, pass_requests, p);
 }
 
 static pk_future requests_ended(const void *unused, void *arg)
@@ -114,16 +120,16 @@ static pk_future requests_ended(const void *unused, void *arg)
     return pk_done(NULL);
 }
 
-static pk_future pass_reply(const void *message, void *arg)
+static pk_future pass_replies(const void *replies, void *arg)
 {
     passage *p = arg;
-    const pk_raw_message *raw = message;
-    if (raw->compressed && !p->accepts_some)
+    const pk_raw_frames *frames = replies;
+    if (frames->compressed && !p->accepts_some)
         return pk_failed(p->call, PK_INTERNAL,
                          "the upstream has compressed a message for a caller that did not ask");
-    p->tally->sent_messages++;
-    p->tally->sent_bytes += raw->bytes.length;
-    return pk_writer_write(p->out, raw);
+    p->tally->sent_messages += frames->count;
+    p->tally->sent_bytes += length_of(frames);
+    return pk_writer_write_frames(p->out, frames);
 }
 
 /* ---- The end ---- */
@@ -180,7 +186,7 @@ static bool call_upstream(passage *p, pk_channel *channel)
     return false;
 }
 
-/* Everything that a call consists of, from its first message on where that is there already. */
+/* Everything that a call consists of, from its first messages on where they are there already. */
 static pk_future forward_from(passage *p, const void *first, bool ended)
 {
     if (!call_upstream(p, p->channel)) {
@@ -190,17 +196,17 @@ static pk_future forward_from(passage *p, const void *first, bool ended)
     /* A request that breaks off ends the call by itself, and an upstream that does shows below. */
     pk_future requests =
         ended ? pk_done(NULL)
-              : pk_then(first ? pass_request(first, p) : pk_done(NULL), pass_the_rest, p);
+              : pk_then(first ? pass_requests(first, p) : pk_done(NULL), pass_the_rest, p);
     pk_detach(pk_then(requests, requests_ended, p));
     /* The head goes on as soon as it is there; it is there before the first message is. */
     pk_detach(pk_then(pk_call_received_head(p->upstream), head_came, p));
-    pk_future replies = pk_reader_each(p->replies, pass_reply, p);
+    pk_future replies = pk_reader_each_frames(p->replies, pass_replies, p);
     return pk_recover(pk_then(replies, ended_well, p), ended_badly, p);
 }
 
-static pk_future first_came(const void *message, void *arg)
+static pk_future first_came(const void *requests, void *arg)
 {
-    return forward_from(arg, message, message == NULL);
+    return forward_from(arg, requests, requests == NULL);
 }
 
 /* The request was none, or did not come; the upstream has not heard of it. */
@@ -225,5 +231,5 @@ pk_future gateway_forward(const gateway_forward_rules *rules, pk_channel *channe
     tally->code = PK_UNKNOWN;
     if (!p->from_page)
         return forward_from(p, NULL, false);
-    return pk_recover(pk_then(pk_reader_read(in), first_came, p), none_came, p);
+    return pk_recover(pk_then(pk_reader_read_frames(in), first_came, p), none_came, p);
 }

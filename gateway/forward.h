@@ -1,7 +1,7 @@
 /*
  * The heart of the gateway: one call that came in, passed on to an upstream and back.
  *
- * Messages are not decoded. Reading waits for writing on both ways, so that a slow side holds the
+ * Messages are neither decoded nor taken apart: what is there at once goes on as one piece. Reading waits for writing on both ways, so that a slow side holds the
  * other back; the end of either side ends the other; what is left of the deadline goes along.
  */
 #ifndef PEKOE_GATEWAY_FORWARD_H

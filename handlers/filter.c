@@ -62,6 +62,14 @@ static int read_message(const pk_codec *self, const pk_message_type *type, const
     return 0;
 }
 
+bool pk_filter_sees_raw(const pk_call *call, bool read)
+{
+    if (PK_LIKELY(call->encoding.codec->refusal != refusal_of))
+        return false;
+    const struct filtering *filtering = (const struct filtering *) call->encoding.codec;
+    return (read ? filtering->reads : filtering->writes) != NULL;
+}
+
 int pk_filter_raw(pk_call *call, bool read, const void **message, pk_status *ret_status)
 {
     if (PK_LIKELY(call->encoding.codec->refusal != refusal_of))

@@ -4,6 +4,9 @@
 
 #include "handlers/call.h"
 
+/* Whether it has filters of what is read (of what is written). */
+bool pk_filter_sees_raw(const pk_call *call, bool read);
+
 /*
  * Has the call's filters see a pk_raw_message, which *message then is, or is what they put in its
  * place. PK_ERR_LIMIT with *ret_status, which lives as long as the call, where one refuses it.

@@ -72,7 +72,7 @@ static int gather(pk_frame_reader *reader)
         reader->gathered = pk_buffer_get(reader->pool);
         if (!reader->gathered)
             return fail(reader, PK_ERR_NOMEM);
-        pk_buffer_rewind_for_append(reader->gathered, 0);
+        pk_buffer_rewind_for_append(reader->gathered, PK_FRAME_PREFIX); /* for who passes it on */
     }
     size_t missing = reader->length - pk_buffer_length(reader->gathered);
     size_t left = (size_t) (reader->end - reader->at);
@@ -118,6 +118,24 @@ int pk_frame_reader_next_slowly(pk_frame_reader *reader, pk_frame *ret_frame)
     reader->prefix_length = 0;
     *ret_frame = frame;
     return 1;
+}
+
+size_t pk_frame_reader_take_alike(pk_frame_reader *reader, uint8_t flags, size_t most)
+{
+    const uint8_t *at = reader->at;
+    size_t left = (size_t) (reader->end - at), count = 0;
+    if (left > most)
+        left = most;
+    while (left >= PK_FRAME_PREFIX && at[0] == flags) {
+        uint32_t length = pk_frame_read_length(at);
+        if (length > left - PK_FRAME_PREFIX || length > reader->limit)
+            break;
+        at += PK_FRAME_PREFIX + length;
+        left -= PK_FRAME_PREFIX + length;
+        count++;
+    }
+    reader->at = at;
+    return count;
 }
 
 int pk_frame_reader_keep(pk_frame_reader *reader)

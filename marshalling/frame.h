@@ -36,7 +36,11 @@ typedef struct pk_frame {
     pk_slice payload;
     /* The buffer that the payload lies in; a reference keeps it. NULL: the chunk had no holder. */
     pk_buffer *holder;
-    bool gathered; /* the payload is the reader's own: writable, PK_FRAME_PADDING bytes follow */
+    /*
+     * The payload is the reader's own and all of its holder's contents: writable, with room for the
+     * prefix in front and PK_FRAME_PADDING readable bytes behind.
+     */
+    bool gathered;
 } pk_frame;
 
 typedef struct pk_frame_reader {
@@ -95,6 +99,13 @@ PK_NODISCARD static inline int pk_frame_reader_next(pk_frame_reader *reader, pk_
     reader->at = at + PK_FRAME_PREFIX + length;
     return 1;
 }
+
+/*
+ * Takes the frames that follow in the chunk as well: whole ones, with exactly these flags, of at most
+ * `most` bytes together, prefixes included. Right after pk_frame_reader_next has given a frame of the
+ * chunk, behind which they lie. Returns how many; what stops them is for pk_frame_reader_next to say.
+ */
+size_t pk_frame_reader_take_alike(pk_frame_reader *reader, uint8_t flags, size_t most);
 
 /*
  * Makes what is left of the chunk outlive the chunk: by a reference to its holder, or by a copy

@@ -89,6 +89,14 @@ struct pk_protocol {
                    const pk_message_type *type, const void *message, pk_buffer **ret_buffer,
                    pk_status *ret_status);
 
+    /*
+     * Frames as protocol_frames.h has them, ready to be written, on either side: the buffer that
+     * they are all contents of is replaced. PK_ERR_NOMEM with *ret_status: it is given back. NULL:
+     * they are written as they are.
+     */
+    int (*frames)(const pk_protocol *self, const pk_encoding *encoding, pk_buffer **frames,
+                  pk_status *ret_status);
+
     /* The end of a streamed response. */
     void (*end)(const pk_protocol *self, const pk_encoding *encoding, const pk_status *status,
                 const pk_metadata *trailers, pk_protocol_end *ret_end);

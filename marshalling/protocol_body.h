@@ -38,7 +38,10 @@ typedef struct pk_body_message {
     pk_slice bytes; /* plain unless raw; readable until the reader's next function is called */
     /* The buffer that the bytes lie in: a reference keeps them readable longer. May be NULL. */
     pk_buffer *holder;
-    /* Nobody else sees the bytes: they may be changed; PK_FRAME_PADDING readable ones follow. */
+    /*
+     * Nobody else sees the bytes: they may be changed; PK_FRAME_PADDING readable ones follow. They
+     * are all that the holder contains.
+     */
     bool owned;
     bool compressed; /* it came compressed */
 } pk_body_message;

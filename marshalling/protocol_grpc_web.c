@@ -1,6 +1,6 @@
 /*
  * gRPC-Web, binary and text: the same messages, with the trailers as the last frame of the body; in
- * the text form the body is base64, each frame a padded piece of its own. A call that fails before
+ * the text form the body is base64, in padded pieces of whole frames. A call that fails before
  * its first message has its status in the HTTP headers and no body at all.
  * Source: PROTOCOL-WEB.md.
  */
@@ -124,18 +124,24 @@ no_memory:
     return PK_RESOURCE_EXHAUSTED;
 }
 
+/* However many they are: one padded piece. */
+static int text_frames(const pk_protocol *self, const pk_encoding *encoding, pk_buffer **frames,
+                       pk_status *ret_status)
+{
+    int r = to_text(encoding, frames, nothing);
+    if (r < 0)
+        *ret_status = PK_STATUS(PK_RESOURCE_EXHAUSTED, "out of memory while encoding a message");
+    return r;
+}
+
 static int text_message(const pk_protocol *self, const pk_encoding *encoding,
                         const pk_message_type *type, const void *message, pk_buffer **ret_buffer,
                         pk_status *ret_status)
 {
     pk_buffer *buffer = NULL;
     int r = pk_protocol_message(self, encoding, type, message, &buffer, ret_status);
-    if (r == 0 && buffer) {
-        r = to_text(encoding, &buffer, nothing);
-        if (r < 0)
-            *ret_status =
-                PK_STATUS(PK_RESOURCE_EXHAUSTED, "out of memory while encoding a message");
-    }
+    if (r == 0 && buffer)
+        r = text_frames(self, encoding, &buffer, ret_status);
     if (r == 0)
         *ret_buffer = buffer;
     return r;
@@ -166,33 +172,34 @@ static pk_fields request_head(const pk_protocol *self, const pk_encoding *encodi
     return pk_protocol_request_head(self, encoding, target, headers, own, sizeof own / sizeof *own);
 }
 
-#define VARIANT(symbol, type, is_text, other, message_function)      \
-    static const pk_field symbol##_fields[] = {                      \
-        {.name = PK_SLICE("content-type"), .value = PK_SLICE(type)}, \
-        {.name = PK_SLICE("grpc-status"), .value = PK_SLICE("8")}};  \
-    const pk_protocol symbol = {                                     \
-        .name = is_text ? "grpc-web-text" : "grpc-web",              \
-        .family = PK_PROTOCOLS_GRPC_WEB,                             \
-        .content_type = PK_SLICE(type),                              \
-        .text = is_text,                                             \
-        .trailers_in_body = true,                                    \
-        .other_form = &other,                                        \
-        .head_fields = symbol##_fields,                              \
-        .reply_unary = reply_unary,                                  \
-        .reply_status = pk_protocol_reply_status,                    \
-        .head = pk_protocol_head,                                    \
-        .message = message_function,                                 \
-        .end = end,                                                  \
-        .request_head = request_head,                                \
-        .response_head = pk_protocol_response_head,                  \
-        .response_end = pk_protocol_response_end,                    \
+#define VARIANT(symbol, type, is_text, other, message_function, frames_function) \
+    static const pk_field symbol##_fields[] = {                                  \
+        {.name = PK_SLICE("content-type"), .value = PK_SLICE(type)},             \
+        {.name = PK_SLICE("grpc-status"), .value = PK_SLICE("8")}};              \
+    const pk_protocol symbol = {                                                 \
+        .name = is_text ? "grpc-web-text" : "grpc-web",                          \
+        .family = PK_PROTOCOLS_GRPC_WEB,                                         \
+        .content_type = PK_SLICE(type),                                          \
+        .text = is_text,                                                         \
+        .trailers_in_body = true,                                                \
+        .other_form = &other,                                                    \
+        .head_fields = symbol##_fields,                                          \
+        .reply_unary = reply_unary,                                              \
+        .reply_status = pk_protocol_reply_status,                                \
+        .head = pk_protocol_head,                                                \
+        .message = message_function,                                             \
+        .frames = frames_function,                                               \
+        .end = end,                                                              \
+        .request_head = request_head,                                            \
+        .response_head = pk_protocol_response_head,                              \
+        .response_end = pk_protocol_response_end,                                \
     }
 
 VARIANT(pk_protocol_grpc_web, "application/grpc-web", false, pk_protocol_grpc_web_text,
-        pk_protocol_message);
+        pk_protocol_message, NULL);
 VARIANT(pk_protocol_grpc_web_proto, "application/grpc-web+proto", false,
-        pk_protocol_grpc_web_text_proto, pk_protocol_message);
+        pk_protocol_grpc_web_text_proto, pk_protocol_message, NULL);
 VARIANT(pk_protocol_grpc_web_text, "application/grpc-web-text", true, pk_protocol_grpc_web,
-        text_message);
+        text_message, text_frames);
 VARIANT(pk_protocol_grpc_web_text_proto, "application/grpc-web-text+proto", true,
-        pk_protocol_grpc_web_proto, text_message);
+        pk_protocol_grpc_web_proto, text_message, text_frames);

@@ -9,6 +9,7 @@
 #include "core/status.h"
 #include "handlers/filter.h"
 #include "handlers/streaming/stream.h"
+#include "marshalling/protocol_frames.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -41,7 +42,8 @@ void pk_reader_open(pk_reader *reader, pk_call *call, const pk_message_type *typ
     reader->unread = NULL;
     reader->owed = 0;
     reader->held = 0;
-    reader->take = false;
+    reader->lent = NULL;
+    reader->asked = PK_READING_MESSAGE;
     reader->ended = false;
 }
 
@@ -91,6 +93,14 @@ static void drop_kept(pk_reader *reader, pk_buffer *kept)
         return;
     reader->kept_bytes -= kept->capacity;
     pk_buffer_unref(kept);
+}
+
+/* What the last read has lent out goes. */
+static void take_back(pk_reader *reader)
+{
+    drop_kept(reader, pk_steal(&reader->kept));
+    if (reader->lent)
+        pk_buffer_unref(pk_steal(&reader->lent));
 }
 
 /* ---- Messages with memory of their own ---- */
@@ -147,7 +157,7 @@ static void release_reader(struct pk_call_release *release)
     pk_reader *reader = (pk_reader *) ((char *) release - offsetof(pk_reader, release));
     while (reader->taken)
         give_back(reader, reader->taken);
-    drop_kept(reader, pk_steal(&reader->kept));
+    take_back(reader);
     pk_arena_done(&reader->arena);
 }
 
@@ -223,6 +233,55 @@ static int unmarshal_taken(pk_reader *reader, const pk_body_message *message,
     return r;
 }
 
+/*
+ * The message, with those that lie behind it, in one buffer. Where interceptors look at messages each
+ * comes alone.
+ */
+static int collect(pk_reader *reader, const pk_body_message *message, size_t *ret_count,
+                   bool *ret_compressed, pk_buffer **ret_buffer, pk_status *ret_status)
+{
+    pk_call *call = reader->call;
+    int r;
+    if (PK_UNLIKELY(pk_filter_sees_raw(call, true))) {
+        const void *value;
+        pk_buffer *kept;
+        r = read_raw(call, message, &reader->arena, &value, &kept, ret_status);
+        if (r < 0)
+            return r;
+        const pk_raw_message *raw = value;
+        r = pk_frames_copy_message(call->body.marshalling->buffers, raw->bytes, raw->compressed,
+                                   ret_buffer);
+        *ret_compressed = raw->compressed;
+        *ret_count = 1;
+        pk_buffer_unref(kept);
+    } else {
+        r = pk_frames_collect(&call->body, message, ret_count, ret_buffer);
+        *ret_compressed = message->compressed;
+    }
+    if (PK_UNLIKELY(r < 0))
+        *ret_status = pk_status_no_memory;
+    return r;
+}
+
+static int lend_frames(pk_reader *reader, const pk_body_message *message, const void **ret_frames,
+                       pk_status *ret_status)
+{
+    pk_raw_frames *frames = &reader->frames;
+    int r =
+        collect(reader, message, &frames->count, &frames->compressed, &frames->buffer, ret_status);
+    if (PK_UNLIKELY(r < 0))
+        return r;
+    frames->bytes = (pk_slice){frames->buffer->start, pk_buffer_length(frames->buffer)};
+    if (PK_UNLIKELY(frames->buffer == message->holder)) {
+        reader->kept = frames->buffer;
+        reader->kept_bytes += frames->buffer->capacity;
+    } else {
+        reader->lent = frames->buffer;
+    }
+    *ret_frames = frames;
+    return 0;
+}
+
 /* A failure of the stream itself ends the call: what follows in it cannot be understood. */
 static void break_off(pk_reader *reader, const pk_status *status)
 {
@@ -230,13 +289,18 @@ static void break_off(pk_reader *reader, const pk_status *status)
 }
 
 /* Decodes for a read. False: the call has ended. */
-static bool decode(pk_reader *reader, const pk_body_message *message, bool take,
+static bool decode(pk_reader *reader, const pk_body_message *message, enum pk_reading asked,
                    const void **ret_message)
 {
     reader->call->request_compressed = message->compressed;
     pk_status status;
-    int r = take ? unmarshal_taken(reader, message, ret_message, &status)
-                 : unmarshal(reader, message, &reader->arena, ret_message, &reader->kept, &status);
+    int r;
+    if (PK_LIKELY(asked == PK_READING_MESSAGE))
+        r = unmarshal(reader, message, &reader->arena, ret_message, &reader->kept, &status);
+    else if (asked == PK_READING_TAKEN)
+        r = unmarshal_taken(reader, message, ret_message, &status);
+    else
+        r = lend_frames(reader, message, ret_message, &status);
     if (PK_LIKELY(r == 0)) {
         give_credit(reader, CREDIT_PIECE);
         tell_held(reader);
@@ -273,14 +337,14 @@ static pk_future broken_off(const pk_call *call)
 }
 
 /* What a read finds right now. Pending: nothing, and a promise is needed. */
-static pk_future read_now(pk_reader *reader, bool take)
+static pk_future read_now(pk_reader *reader, enum pk_reading asked)
 {
     pk_call *call = reader->call;
     pk_body_message message;
     const void *value = NULL;
     int got = next_message(reader, &message);
     if (PK_LIKELY(got > 0))
-        return decode(reader, &message, take, &value) ? pk_done(value) : broken_off(call);
+        return decode(reader, &message, asked, &value) ? pk_done(value) : broken_off(call);
     if (PK_LIKELY(got == 0)) {
         give_credit(reader, 1);
         tell_held(reader);
@@ -294,7 +358,7 @@ static pk_future read_now(pk_reader *reader, bool take)
     return broken_off(call);
 }
 
-static pk_future ask(pk_reader *reader, bool take)
+static pk_future ask(pk_reader *reader, enum pk_reading asked)
 {
     pk_call *call = reader->call;
     if (PK_UNLIKELY(!pk_call_is_open(call)))
@@ -304,22 +368,29 @@ static pk_future ask(pk_reader *reader, bool take)
     if (PK_UNLIKELY(pk_stream_waits(&reader->wait)))
         return pk_failed(call, PK_INTERNAL, "a read is asked for while another one is pending");
     pk_arena_reset(&reader->arena);
-    drop_kept(reader, pk_steal(&reader->kept));
-    pk_future now = read_now(reader, take);
+    take_back(reader);
+    pk_future now = read_now(reader, asked);
     if (PK_LIKELY(now.state != PK_FUTURE_PENDING))
         return now;
-    reader->take = take;
+    reader->asked = asked;
     return pk_stream_wait(call, &reader->wait);
 }
 
 pk_future pk_reader_read(pk_reader *reader)
 {
-    return ask(reader, false);
+    return ask(reader, PK_READING_MESSAGE);
 }
 
 pk_future pk_reader_take(pk_reader *reader)
 {
-    return ask(reader, true);
+    return ask(reader, PK_READING_TAKEN);
+}
+
+pk_future pk_reader_read_frames(pk_reader *reader)
+{
+    if (PK_UNLIKELY(reader->type != NULL))
+        return pk_failed(reader->call, PK_INTERNAL, "frames are read of a call that is not raw");
+    return ask(reader, PK_READING_FRAMES);
 }
 
 /* ---- Memory beside a message ---- */
@@ -361,7 +432,7 @@ char *pk_reader_printf(pk_reader *reader, const char *format, ...)
 /* Settles the pending read, if what came is enough for it. */
 static void serve_pending(pk_reader *reader)
 {
-    pk_future now = read_now(reader, reader->take);
+    pk_future now = read_now(reader, reader->asked);
     if (now.state == PK_FUTURE_DONE)
         pk_stream_settle(&reader->wait, now);
 }
@@ -419,6 +490,7 @@ void pk_reader_close(pk_reader *reader)
 
 struct each {
     pk_reader *reader;
+    pk_future (*read)(pk_reader *reader);
     pk_step *fn;
     void *arg;
 };
@@ -433,7 +505,7 @@ static pk_future each_read(const void *message, void *arg)
 static pk_future each_handled(const void *unused, void *arg)
 {
     struct each *each = arg;
-    return each_message(each, pk_reader_read(each->reader));
+    return each_message(each, each->read(each->reader));
 }
 
 /* A plain loop over what is there; it goes on in a step only where something is pending. */
@@ -447,15 +519,26 @@ static pk_future each_message(struct each *each, pk_future read)
         pk_future handled = each->fn(read.pointer, each->arg);
         if (handled.state != PK_FUTURE_DONE)
             return pk_then(handled, each_handled, each);
-        read = pk_reader_read(each->reader);
+        read = each->read(each->reader);
     }
 }
 
-pk_future pk_reader_each(pk_reader *reader, pk_step *fn, void *arg)
+static pk_future read_each(pk_reader *reader, pk_future (*read)(pk_reader *), pk_step *fn,
+                           void *arg)
 {
     struct each *each = pk_arena_try(&reader->call->scope.arena, sizeof *each);
     if (!each)
         return pk_failed_with(&pk_status_no_memory);
-    *each = (struct each){reader, fn, arg};
-    return each_message(each, pk_reader_read(reader));
+    *each = (struct each){reader, read, fn, arg};
+    return each_message(each, read(reader));
+}
+
+pk_future pk_reader_each(pk_reader *reader, pk_step *fn, void *arg)
+{
+    return read_each(reader, pk_reader_read, fn, arg);
+}
+
+pk_future pk_reader_each_frames(pk_reader *reader, pk_step *fn, void *arg)
+{
+    return read_each(reader, pk_reader_read_frames, fn, arg);
 }

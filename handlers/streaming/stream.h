@@ -21,6 +21,13 @@ struct pk_stream_wait {
     pk_promise *promise;  /* a reference; NULL: none was made yet */
 };
 
+/* What a read is to give. */
+enum pk_reading {
+    PK_READING_MESSAGE,
+    PK_READING_TAKEN, /* a message of pk_reader_take */
+    PK_READING_FRAMES,
+};
+
 struct pk_reader {
     pk_source source; /* filled where the reader is used as one */
     struct pk_call_release release;
@@ -34,7 +41,9 @@ struct pk_reader {
     pk_buffer *unread;      /* bytes that came while nobody read; NULL: none */
     size_t owed;            /* body bytes whose flow control credit was not given back */
     size_t held;            /* what the exchange was told of bytes that are kept or gathered */
-    bool take;              /* the pending read is a pk_reader_take */
+    pk_raw_frames frames;   /* those that are lent out */
+    pk_buffer *lent;        /* what they lie in, unless that is `kept`; else NULL */
+    enum pk_reading asked;  /* by the pending read */
     bool ended;             /* the peer has ended its side */
 };
 

@@ -7,6 +7,7 @@
 #include "handlers/client_call.h"
 #include "handlers/filter.h"
 #include "handlers/streaming/stream.h"
+#include "marshalling/protocol_frames.h"
 
 void pk_writer_open(pk_writer *writer, pk_call *call, const pk_message_type *type)
 {
@@ -98,34 +99,120 @@ static const pk_status *shut(const pk_call *call)
     return call->client->over ? &call->end_status : &half_closed;
 }
 
-pk_future pk_writer_write(pk_writer *writer, const void *message)
+/* Whether a write may be asked for now; else *ret_refusal is what it says. */
+static inline bool may_write(pk_writer *writer, const void *message, pk_future *ret_refusal)
 {
     pk_call *call = writer->call;
     if (PK_UNLIKELY(!pk_call_is_open(call)))
-        return pk_stream_ended(call);
-    if (PK_UNLIKELY(shut(call) != NULL))
-        return pk_failed_with(shut(call));
-    if (PK_UNLIKELY(!message))
-        return refuse_null(writer);
-    if (PK_UNLIKELY(pk_stream_waits(&writer->wait)))
-        return refuse_second(writer);
-    pk_buffer *buffer;
-    pk_status status;
-    if (PK_UNLIKELY(encode(writer, message, &buffer, &status) < 0))
-        return refuse(writer, &status);
+        *ret_refusal = pk_stream_ended(call);
+    else if (PK_UNLIKELY(shut(call) != NULL))
+        *ret_refusal = pk_failed_with(shut(call));
+    else if (PK_UNLIKELY(!message))
+        *ret_refusal = refuse_null(writer);
+    else if (PK_UNLIKELY(pk_stream_waits(&writer->wait)))
+        *ret_refusal = refuse_second(writer);
+    else
+        return true;
+    return false;
+}
+
+/* Hands down what was encoded. 1: there is room for more. 0: not now. PK_ERR_NOMEM: it is dropped. */
+static inline int put(pk_writer *writer, pk_buffer *buffer)
+{
+    pk_call *call = writer->call;
     pk_writer_start(writer);
     /* A message made in scratch memory, or a head that could not be made, is not sent. */
     if (PK_UNLIKELY(!writer->started || call->scope.arena.exhausted)) {
         pk_buffer_unref(buffer);
-        return pk_failed_with(&pk_status_no_memory);
+        return PK_ERR_NOMEM;
     }
-    bool room = call->client ? pk_client_write(call->client, buffer)
-                             : call->exchange->ops->write(call->exchange, buffer);
-    if (PK_LIKELY(room))
+    return call->client ? pk_client_write(call->client, buffer)
+                        : call->exchange->ops->write(call->exchange, buffer);
+}
+
+/* What a write says after that. */
+static inline pk_future written(pk_writer *writer, int room)
+{
+    if (PK_LIKELY(room > 0))
         return pk_done(NULL);
-    if (PK_UNLIKELY(!pk_call_is_open(call)))
-        return pk_stream_ended(call);
-    return pk_stream_wait(call, &writer->wait);
+    if (PK_UNLIKELY(room < 0))
+        return pk_failed_with(&pk_status_no_memory);
+    if (PK_UNLIKELY(!pk_call_is_open(writer->call)))
+        return pk_stream_ended(writer->call);
+    return pk_stream_wait(writer->call, &writer->wait);
+}
+
+pk_future pk_writer_write(pk_writer *writer, const void *message)
+{
+    pk_future refusal;
+    if (PK_UNLIKELY(!may_write(writer, message, &refusal)))
+        return refusal;
+    pk_buffer *buffer;
+    pk_status status;
+    if (PK_UNLIKELY(encode(writer, message, &buffer, &status) < 0))
+        return refuse(writer, &status);
+    return written(writer, put(writer, buffer));
+}
+
+/* ---- Frames ---- */
+
+/* The frames as they go onto the stream; those of a reader on this loop are taken over. */
+static int lay_out(pk_call *call, const pk_raw_frames *frames, pk_buffer **ret_buffer,
+                   pk_status *ret_status)
+{
+    const pk_protocol *protocol = call->reply_protocol;
+    pk_buffer_pool *pool = call->encoding.marshalling->buffers;
+    pk_buffer *buffer = frames->buffer;
+    /* Written twice, it is in transport's hands from the first time on. */
+    if (buffer && buffer->references == 1 && buffer->pool == pool &&
+        buffer->start == frames->bytes.bytes && pk_buffer_length(buffer) == frames->bytes.length) {
+        pk_buffer_ref(buffer);
+    } else if (pk_frames_copy(pool, frames->bytes, &buffer) < 0) {
+        *ret_status = pk_status_no_memory;
+        return PK_ERR_NOMEM;
+    }
+    int r = protocol->frames ? protocol->frames(protocol, &call->encoding, &buffer, ret_status) : 0;
+    if (r == 0)
+        *ret_buffer = buffer;
+    return r;
+}
+
+/* Each message past the interceptors that look at it, and as if it were written alone. */
+static pk_future write_each(pk_writer *writer, const pk_raw_frames *frames)
+{
+    pk_slice left = frames->bytes;
+    pk_raw_message message = {.compressed = frames->compressed};
+    int room = 1;
+    while (room >= 0 && pk_call_is_open(writer->call) && pk_frames_cut(&left, &message.bytes)) {
+        pk_buffer *buffer;
+        pk_status status;
+        if (encode(writer, &message, &buffer, &status) < 0)
+            return refuse(writer, &status);
+        room = put(writer, buffer);
+    }
+    return written(writer, room);
+}
+
+pk_future pk_writer_write_frames(pk_writer *writer, const pk_raw_frames *frames)
+{
+    static const pk_status not_raw = {
+        PK_INTERNAL, PK_SLICE("frames are written to a call that is not raw"), {NULL, 0}};
+    pk_call *call = writer->call;
+    pk_future refusal;
+    pk_status status;
+    pk_buffer *buffer;
+    if (PK_UNLIKELY(!may_write(writer, frames, &refusal)))
+        return refusal;
+    if (PK_UNLIKELY(writer->type != NULL))
+        return refuse(writer, &not_raw);
+    if (PK_UNLIKELY(pk_frames_check(&call->encoding, frames->bytes, frames->count,
+                                    frames->compressed, &status) < 0))
+        return refuse(writer, &status);
+    if (PK_UNLIKELY(pk_filter_sees_raw(call, false)))
+        return write_each(writer, frames);
+    if (PK_UNLIKELY(lay_out(call, frames, &buffer, &status) < 0))
+        return refuse(writer, &status);
+    return written(writer, put(writer, buffer));
 }
 
 void pk_writer_room(pk_writer *writer)

@@ -21,6 +21,20 @@ typedef struct pk_raw_message {
     bool compressed; /* as the call's encoding says; one has to be named then */
 } pk_raw_message;
 
+/*
+ * Messages that came together, in the form in which they travel: `count` frames one behind the other,
+ * each of PK_RAW_FRAME_PREFIX bytes (a byte of flags, 1 where the message is compressed and else 0; its length in four,
+ * most significant first) and the message.
+ */
+#define PK_RAW_FRAME_PREFIX 5u
+
+typedef struct pk_raw_frames {
+    pk_slice bytes;
+    size_t count;             /* at least 1 */
+    bool compressed;          /* all of them are; else none is */
+    struct pk_buffer *buffer; /* pekoe's own; NULL where a program makes frames */
+} pk_raw_frames;
+
 /* What a head says of compression; length 0: the field is not there. */
 typedef struct pk_encodings {
     pk_slice message;  /* grpc-encoding: how this side's flagged messages are compressed */
@@ -64,6 +78,33 @@ PK_API PK_NODISCARD pk_reader *pk_call_raw(pk_channel *channel, const char *path
 PK_API PK_NODISCARD pk_future pk_call_received_head(pk_call *call);
 
 /* ---- Both ---- */
+
+/*
+ * Reads all messages that are there, at least one, as const pk_raw_frames *: for who passes them on
+ * and would only put back what pk_reader_read takes out. It waits for no second message, gives at
+ * most 16 KiB at once (a longer message comes alone), and where the flags change the next read goes
+ * on. Limits hold for each message: those before one that is refused are given first. Otherwise as
+ * pk_reader_read, with which it may take turns. INTERNAL where the call is not raw.
+ */
+PK_API PK_NODISCARD pk_future pk_reader_read_frames(pk_reader *reader);
+
+/* pk_reader_each with frames. */
+PK_API PK_NODISCARD pk_future pk_reader_each_frames(pk_reader *reader, pk_step *fn, void *arg);
+
+/*
+ * Sends messages in the form of frames, those of a reader without copying them once more. Limits hold
+ * for each. Otherwise as pk_writer_write. INTERNAL where the call is not raw, or where the frames
+ * are not what their count and `compressed` say: nothing is sent then.
+ *
+ *     static pk_future pass_on(const void *frames, void *out)
+ *     {
+ *         return pk_writer_write_frames(out, frames);
+ *     }
+ *     ...
+ *     return pk_reader_each_frames(in, pass_on, out);
+ */
+PK_API PK_NODISCARD pk_future pk_writer_write_frames(pk_writer *writer,
+                                                     const pk_raw_frames *frames);
 
 /*
  * What the peer's head named: the request's (server) or the response's (client; after its end also

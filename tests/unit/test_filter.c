@@ -164,3 +164,60 @@ TEST_BOTH(filter, raw_streams_have_filters_too)
     pk_writer_unref(out);
     client_kit_close(&kit);
 }
+
+static pk_future raw_pass(const void *frames, void *out)
+{
+    return pk_writer_write_frames(out, frames);
+}
+
+static pk_future raw_pass_all(void *self, pk_call *call, pk_reader *in, pk_writer *out)
+{
+    return pk_reader_each_frames(in, raw_pass, out);
+}
+
+/* Lets no message pass that begins with '!'. */
+static pk_future raw_refuse(void *self, pk_call *call, const void *message)
+{
+    const pk_raw_message *raw = message;
+    return raw->bytes.bytes[0] == '!' ? pk_failed(call, PK_DATA_LOSS, "!") : pk_done(message);
+}
+
+static pk_future raw_guards(void *self, pk_call *call, pk_next *next)
+{
+    cr_assert_eq(self ? pk_call_filter_reads(call, raw_refuse, NULL)
+                      : pk_call_filter_writes(call, raw_refuse, NULL),
+                 0);
+    return pk_next_run(next);
+}
+
+TEST_BOTH(filter, each_message_of_frames_is_seen)
+{
+    static const pk_raw_frames frames = {
+        {(const uint8_t *) "\0\0\0\0\1x\0\0\0\0\1y\0\0\0\0\2!!", 19}, 3, false, NULL};
+    for (unsigned i = 0; i < 3; i++) {
+        struct client_kit kit = open_kit();
+        pk_router_set_raw(pk_server_router(kit.server), raw_pass_all, NULL);
+        if (i == 0) {
+            on_server(&kit, raw_watches, "s");
+            on_client(&kit, raw_watches, "c");
+        } else {
+            on_server(&kit, raw_guards, i == 1 ? "reads" : NULL);
+        }
+        pk_writer *out;
+        pk_reader *in = pk_call_raw(kit.channel, "/a.B/C", NULL, &out, NULL);
+        cr_assert_eq(pk_loop_run_until(kit.loop, pk_writer_write_frames(out, &frames), NULL).code,
+                     PK_OK);
+        static const char *const expected[][3] = {{"xwRWr", "ywRWr", "!!wRWr"}, {"x", "y", NULL}};
+        const void *message;
+        for (unsigned m = 0; m < 3; m++) {
+            pk_status status = pk_loop_run_until(kit.loop, pk_reader_read(in), &message);
+            const char *text = expected[i > 0][m];
+            cr_assert_eq(status.code, text ? PK_OK : PK_DATA_LOSS, "%u %u", i, m);
+            cr_assert(!text || says(((const pk_raw_message *) message)->bytes, text), "%u %u", i,
+                      m);
+        }
+        pk_reader_unref(in);
+        pk_writer_unref(out);
+        client_kit_close(&kit);
+    }
+}

@@ -2,6 +2,7 @@
  * The gateway's heart: generated stubs call through it, a generated service answers behind it, and
  * none of them can tell.
  */
+#include "core/base64.h"
 #include "gateway/forward.h"
 #include "helloworld.pekoe.h"
 #include "tests/support/client_kit.h"
@@ -439,6 +440,85 @@ TEST_BOTH(forward, a_status_alone_is_told_once)
     cr_assert_eq(pk_test_exchange_body(exchange).length, 0);
     pk_test_exchange_free(exchange);
     close_bridge(&bridge);
+}
+
+/* ---- Runs of messages ---- */
+
+static const uint8_t many_frames[] = "\0\0\0\0\1a\0\0\0\0\0\0\0\0\0\2bc\1\0\0\0\3zip\0\0\0\0\1d";
+#define PLAIN_LENGTH 18u /* of those before the compressed one */
+
+static pk_future count_request(const void *message, void *arg)
+{
+    seen.read++;
+    return pk_done(NULL);
+}
+
+static pk_future reply_frames(const void *unused, void *out)
+{
+    static const pk_raw_frames parts[] = {
+        {{many_frames, PLAIN_LENGTH}, 3, false, NULL},
+        {{many_frames + PLAIN_LENGTH, 8}, 1, true, NULL},
+        {{many_frames + PLAIN_LENGTH + 8, 6}, 1, false, NULL},
+    };
+    for (unsigned i = 0; i < 3; i++)
+        pk_detach(pk_writer_write_frames(out, &parts[i]));
+    return pk_done(NULL);
+}
+
+/* Reads all, and answers with some that are compressed, whether that was asked for or not. */
+static pk_future answer_mixed(void *self, pk_call *call, pk_reader *in, pk_writer *out)
+{
+    const pk_encodings zstd = {.message = PK_SLICE("zstd")};
+    cr_assert_eq(pk_call_set_encodings(call, &zstd), 0);
+    return pk_then(pk_reader_each(in, count_request, NULL), reply_frames, out);
+}
+
+TEST_BOTH(forward, messages_before_one_that_nobody_asked_to_be_compressed_arrive)
+{
+    static const char *const asks[] = {"grpc-accept-encoding", "zstd", NULL};
+    static const char *const types[] = {"application/grpc", "application/grpc-web",
+                                        "application/grpc-web-text"};
+    for (unsigned i = 0; i < 6; i++) {
+        struct bridge bridge;
+        bool asked = i >= 3;
+        uint8_t requests[100], answer[200];
+        size_t length = 12;
+        memcpy(requests, "\0\0\0\0\1x\0\0\0\0\1y", length);
+        if (i % 3 == 2)
+            length =
+                pk_base64_encode(requests, (const uint8_t *) "\0\0\0\0\1x\0\0\0\0\1y", 12, true);
+        open_bridge(&bridge);
+        pk_router_set_raw(pk_server_router(bridge.back.server), answer_mixed, NULL);
+        pk_test_exchange *exchange = pk_test_exchange_new(
+            pk_server_router(bridge.kit.server), &(pk_test_request){.path = "/any.Service/Any",
+                                                                    .content_type = types[i % 3],
+                                                                    .fields = asked ? asks : NULL});
+        cr_assert_not_null(exchange);
+        pk_test_exchange_send(exchange, requests, length);
+        pk_test_exchange_end(exchange);
+        WAIT_UNTIL(&bridge.kit, pk_test_exchange_finished(exchange));
+        pk_slice came = pk_test_exchange_body(exchange);
+        size_t decoded = came.length, expected = asked ? sizeof many_frames - 1 : PLAIN_LENGTH;
+        memcpy(answer, came.bytes, came.length);
+        if (i % 3 == 2) {
+            pk_base64_stream stream = {0};
+            decoded = pk_base64_stream_decode(&stream, answer, came.bytes, came.length);
+        }
+        cr_assert_geq(decoded, expected, "%u", i);
+        cr_assert_arr_eq(answer, many_frames, expected);
+        if (i % 3 == 0)
+            cr_assert_str_eq(pk_test_exchange_field(exchange, "grpc-status"), asked ? "0" : "13");
+        else
+            cr_assert(decoded > expected && answer[expected] == 0x80, "trailers follow");
+        cr_assert_eq(seen.read, 2);
+        cr_assert_eq(bridge.tally.code, asked ? PK_OK : PK_INTERNAL);
+        cr_assert_eq(bridge.tally.received_messages, 2);
+        cr_assert_eq(bridge.tally.received_bytes, 2);
+        cr_assert_eq(bridge.tally.sent_messages, asked ? 5 : 3);
+        cr_assert_eq(bridge.tally.sent_bytes, asked ? 7 : 3);
+        pk_test_exchange_free(exchange);
+        close_bridge(&bridge);
+    }
 }
 
 Test(forward, an_upstream_that_is_not_there_is_unavailable)
