@@ -16,6 +16,9 @@
 
 #define NANOSECONDS_PER_MS UINT64_C(1000000)
 #define TICK_MS 1000u
+/* Streams of a connection that may be reset before it is left: servers allow 200 in 30 s and more. */
+#define RESETS 100u
+#define RESETS_PER_SECOND 3u
 #define USER_AGENT "grpc-c-pekoe/0.1"
 
 typedef struct socket_channel socket_channel;
@@ -498,8 +501,8 @@ static void apply(socket_channel *channel, const pk_channel_opts *opts)
         .stream_window = or_default(opts->stream_window, 2u << 20) & INT32_MAX,
         .connection_window = (window < 65535 ? 65535 : window) & INT32_MAX,
         .header_bytes = or_default(opts->header_bytes, 65536),
-        .resets = 1000,
-        .resets_per_second = 33,
+        .resets = RESETS,
+        .resets_per_second = RESETS_PER_SECOND,
         .glitches = 1000,
         .queued_frames = 4096,
         .send_budget = 16u << 20,

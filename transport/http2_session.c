@@ -139,7 +139,7 @@ static int make_callbacks(nghttp2_session_callbacks **ret_callbacks)
     return 0;
 }
 
-static int make_option(const pk_http2_limits *limits, nghttp2_option **ret_option)
+static int make_option(const pk_http2_limits *limits, bool server, nghttp2_option **ret_option)
 {
     nghttp2_option *option;
     if (nghttp2_option_new(&option) != 0)
@@ -148,7 +148,9 @@ static int make_option(const pk_http2_limits *limits, nghttp2_option **ret_optio
     nghttp2_option_set_no_closed_streams(option, 1);
     nghttp2_option_set_no_http_messaging(option, 1); /* field_rules.h does it */
     nghttp2_option_set_max_outbound_ack(option, limits->queued_frames);
-    nghttp2_option_set_stream_reset_rate_limit(option, limits->resets, limits->resets_per_second);
+    if (server)
+        nghttp2_option_set_stream_reset_rate_limit(option, limits->resets,
+                                                   limits->resets_per_second);
     nghttp2_option_set_max_deflate_dynamic_table_size(option, 0); /* it is handed no fields */
     *ret_option = option;
     return 0;
@@ -186,8 +188,8 @@ int pk_http2_session_init(pk_http2_session *session, bool server, pk_memory *mem
                                   .server = server,
                                   .clock = clock,
                                   .clock_context = clock_context,
-                                  .errors_left = limits->resets,
-                                  .errors_since = clock(clock_context)};
+                                  .resets_left = limits->resets,
+                                  .resets_since = clock(clock_context)};
     session->waiting_end = &session->waiting;
     pk_http2_session_begin_walk(session);
     nghttp2_session_callbacks *callbacks = NULL;
@@ -197,7 +199,7 @@ int pk_http2_session_init(pk_http2_session *session, bool server, pk_memory *mem
     nghttp2_session *library = NULL;
     int r = make_callbacks(&callbacks);
     if (r == 0)
-        r = make_option(limits, &option);
+        r = make_option(limits, server, &option);
     if (r == 0)
         r = pk_http2_session_encoder_init(session, &library_memory);
     if (r == 0) {

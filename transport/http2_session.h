@@ -43,8 +43,9 @@ typedef struct pk_http2_limits {
     uint32_t connection_window; /* and for all streams together; at least 65,535 */
     uint32_t header_bytes;      /* of a field block (RFC 9113 section 6.5.2's count): above it the
                                    stream is reset and its fields are not kept */
-    uint32_t resets;            /* RST_STREAM frames that may come in a burst; as many streams may
-                                   be reset by us for errors of the peer */
+    uint32_t resets;            /* server: RST_STREAM frames that may come in a burst; as many
+                                   streams may be reset by us for errors of the peer. Client: that
+                                   leave in a burst before the session is worn out */
     uint32_t resets_per_second; /* and from then on */
     uint32_t glitches;          /* frames without use (PING, SETTINGS, PRIORITY, empty DATA) that
                                    may come within 10 s and without a reply in between */
@@ -189,8 +190,9 @@ struct pk_http2_session {
     int failed;          /* PK_ERR_* that the session cannot live on with, or 0 */
     uint32_t glitch_count;
     uint64_t glitch_since; /* clock of the first one counted */
-    uint32_t errors_left;  /* resets for errors of the peer that are still allowed */
-    uint64_t errors_since; /* clock of the last time that some were added */
+    uint32_t resets_left;  /* that we may still send, see pk_http2_limits */
+    uint64_t resets_since; /* clock of the last time that some were added */
+    bool worn_out;         /* client: so many were sent that the peer may soon end the session */
     uint64_t (*clock)(const void *context);
     const void *clock_context;
 

@@ -109,25 +109,32 @@ static int on_send_data(nghttp2_session *library, nghttp2_frame *frame, const ui
 }
 
 /*
- * A stream was reset, by us or by the library. Where errors of the peer are the reason they may
- * come at the rate of its own resets: making us reset streams is as cheap for it as resetting them.
+ * A stream was reset, by us or by the library. A server counts those for which errors of the peer
+ * are the reason, which may come at the rate of its own resets: making us reset streams is as cheap
+ * for it as resetting them. A client counts all, since servers do.
  */
-static int count_reset(pk_http2_session *session, uint32_t error)
+static int count_reset(pk_http2_session *session, int32_t id, uint32_t error)
 {
-    if (error == NGHTTP2_NO_ERROR || error == NGHTTP2_CANCEL || error == NGHTTP2_REFUSED_STREAM ||
-        error == NGHTTP2_INTERNAL_ERROR)
+    const pk_http2_stream *stream = find(session, id);
+    bool ours = error == NGHTTP2_NO_ERROR || error == NGHTTP2_CANCEL ||
+                error == NGHTTP2_REFUSED_STREAM || error == NGHTTP2_INTERNAL_ERROR ||
+                (stream && stream->shed);
+    if (ours && session->server)
         return 0;
-    if (session->errors_left == 0) {
+    if (session->resets_left == 0) {
         uint64_t now = session->clock(session->clock_context);
         uint64_t more =
-            (now - session->errors_since) / PK_HTTP2_SECOND * session->limits.resets_per_second;
-        session->errors_since = now;
-        session->errors_left =
+            (now - session->resets_since) / PK_HTTP2_SECOND * session->limits.resets_per_second;
+        session->resets_since = now;
+        session->resets_left =
             more < session->limits.resets ? (uint32_t) more : session->limits.resets;
     }
-    if (session->errors_left == 0)
+    if (session->resets_left > 0)
+        session->resets_left--;
+    else if (session->server)
         return nghttp2_session_terminate_session(engine(session), NGHTTP2_ENHANCE_YOUR_CALM);
-    session->errors_left--;
+    else
+        session->worn_out = true;
     return 0;
 }
 
@@ -147,19 +154,15 @@ static int put_headers(pk_http2_stream *stream, bool ended)
 static int on_frame_send(nghttp2_session *library, const nghttp2_frame *frame, void *user)
 {
     pk_http2_session *session = user;
-    pk_http2_stream *stream;
-    if (frame->hd.type == NGHTTP2_RST_STREAM && session->server) {
-        stream = find(session, frame->hd.stream_id);
-        if (stream && stream->shed)
-            return 0;
-        return count_reset(session, frame->rst_stream.error_code) == NGHTTP2_ERR_NOMEM
+    if (frame->hd.type == NGHTTP2_RST_STREAM)
+        return count_reset(session, frame->hd.stream_id, frame->rst_stream.error_code) ==
+                       NGHTTP2_ERR_NOMEM
                    ? callback_failed(session, PK_ERR_NOMEM)
                    : 0;
-    }
     if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
         return 0;
     session->glitch_count = 0;
-    stream = find(session, frame->hd.stream_id);
+    pk_http2_stream *stream = find(session, frame->hd.stream_id);
     if (!stream)
         return 0;
     bool ended = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;

@@ -2,8 +2,8 @@
  * One connection to one of some addresses: see subchannel.h.
  *
  * A connection counts as ready once the server's SETTINGS have come, so that no call meets a limit
- * that is not known yet. One that the server asks to leave (GOAWAY) retires: its calls go on, and
- * the subchannel is idle. Whatever tells the host of a change is the last thing that its function
+ * that is not known yet. One that the server asks to leave (GOAWAY), or will soon for its many
+ * cancelled calls, retires: its calls go on, and the subchannel is idle. Whatever tells the host of a change is the last thing that its function
  * does, since the subchannel may be gone afterwards.
  */
 #include "transport/subchannel.h"
@@ -190,6 +190,9 @@ static void on_turned(pk_connection_host *connections, pk_connection *connection
         lose_connection(subchannel, "the server goes away");
     } else if (greeted) {
         change_state(subchannel, PK_CHANNEL_READY);
+    } else if (session->worn_out) {
+        pk_connection_drain(connection);
+        lose_connection(subchannel, "too many calls were cancelled on the connection");
     } else if (subchannel->state == PK_CHANNEL_READY) {
         host->turned(host);
     }

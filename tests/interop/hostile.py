@@ -8,6 +8,7 @@ goes on until its stdin ends. A connection that the server ends is opened again.
   one-byte         a head or a body comes with one byte a second
   endless-headers  fields come without end, 64 KB a second
   never-reading    streams and large replies are asked for, and none is ever read
+  resetting        streams are asked for and reset once they have begun, 50 a second
 
 Used by hostile_client.py and by the benchmark `./dev bench hostile`. At its end it prints how many
 connections it has opened.
@@ -22,6 +23,7 @@ import time
 
 PATH = b'/helloworld.Greeter/'
 STREAM = [(b'test-count', b'1000000')]  # of greeter_cases.md
+SLOW_STREAM = [(b'test-delay-ms', b'60000')]
 
 
 def frame(kind, flags, stream, payload):
@@ -100,6 +102,15 @@ def never_reading(number):
                       + frame(0, 1, stream, b''))
 
 
+def resetting(number):
+    """Calls that begin and are reset: more of them than a server takes of one connection for long."""
+    yield 0, PREFACE
+    for stream in itertools.count(1, 2):
+        yield 0, (frame(1, 4, stream, fields(b'ItKeepsReplying', SLOW_STREAM))
+                  + frame(0, 1, stream, message(b'x')))
+        yield 1 / 50, frame(3, 0, stream, struct.pack('>I', 8))
+
+
 class Connection:
     """What it sends comes from a generator of (seconds to wait, bytes)."""
 
@@ -163,7 +174,8 @@ class Hostiles:
         host, _, port = address.rpartition(':')
         self.address = (host, int(port))
         self.kind = {'half-open': half_open, 'one-byte': one_byte,
-                     'endless-headers': endless_headers, 'never-reading': never_reading}[kind]
+                     'endless-headers': endless_headers, 'never-reading': never_reading,
+                     'resetting': resetting}[kind]
         self.reads = kind != 'never-reading'
         self.selector = selectors.DefaultSelector()
         self.timers = []

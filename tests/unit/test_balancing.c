@@ -15,6 +15,8 @@ struct place {
     pk_server *server;
     char address[64];
     unsigned calls, at_once, at_once_most;
+    unsigned connections; /* how often a call came over another one than the call before */
+    char peer[64];        /* of that */
 };
 
 struct field {
@@ -43,6 +45,9 @@ static pk_future say_hello(void *self, pk_call *call, const Helloworld__HelloReq
 {
     struct place *place = self;
     place->calls++;
+    if (strcmp(place->peer, pk_call_peer(call)) != 0)
+        place->connections++;
+    snprintf(place->peer, sizeof place->peer, "%s", pk_call_peer(call));
     if (++place->at_once > place->at_once_most)
         place->at_once_most = place->at_once;
     cr_assert_eq(pk_call_on_end(call, count_end, place), 0);
@@ -325,6 +330,8 @@ Test(balancing, further_connections_are_spread_over_the_servers)
         cr_assert_eq(at_once_most(&field, i), 4);
     /* A server that goes away takes its further connection along. */
     kill_server(&field, 1);
+    pk_future seen = pk_sleep(pk_loop_scope(field.loop), 50);
+    cr_assert_eq(pk_loop_run_until(field.loop, seen, NULL).code, PK_OK);
     for (size_t i = 0; i < SERVERS; i++)
         field.places[i].at_once_most = 0;
     call_at_once(&field, 40, "50");
@@ -354,6 +361,47 @@ Test(balancing, further_connections_that_fail_harm_nothing)
     cr_assert_eq(at_once_most(&field, 0), 2);
     cr_assert_eq(pk_channel_get_state(field.channel), PK_CHANNEL_READY);
     close_field(&field);
+}
+
+/* Starts a call and cancels it once its handler is asked. */
+static void call_and_cancel(struct field *field)
+{
+    struct place *place = &field->places[0];
+    pk_call *handle;
+    unsigned calls = place->calls;
+    pk_future future = greet(field, "60000", PK_CALL_OPTS(.call = &handle));
+    while (place->calls == calls)
+        pk_loop_turn(field->loop);
+    pk_call_cancel(handle);
+    cr_assert_eq(pk_loop_run_until(field->loop, future, NULL).code, PK_CANCELLED);
+    pk_call_unref(handle);
+}
+
+/*
+ * Servers end a connection on which too many streams are reset, with all that is on it (Netty after
+ * 200 within 30 s). Who calls for others, as a gateway does, has to leave it in time, and calls that
+ * go on there come to their end.
+ */
+Test(balancing, a_connection_is_left_before_the_server_ends_it_for_its_resets)
+{
+    static const char *const policies[] = {"pick_first", "round_robin"};
+    for (size_t i = 0; i < 2; i++) {
+        struct field field;
+        open_servers(&field, 0);
+        open_channel(&field, field.places[0].address,
+                     PK_CHANNEL_OPTS(.load_balancing = policies[i]));
+        cr_assert_eq(call(&field, NULL), PK_OK);
+        pk_future long_call = greet(&field, "2000", NULL);
+        for (unsigned k = 0; k < 350; k++) {
+            call_and_cancel(&field);
+            if (k % 10 == 0)
+                cr_assert_eq(call(&field, NULL), PK_OK, "after %u", k);
+        }
+        cr_assert_geq(field.places[0].connections, 3, "%u", field.places[0].connections);
+        cr_assert_leq(field.places[0].connections, 4, "%u", field.places[0].connections);
+        cr_assert_eq(pk_loop_run_until(field.loop, long_call, NULL).code, PK_OK);
+        close_field(&field);
+    }
 }
 
 Test(balancing, an_idle_channel_closes_all_its_connections_and_comes_back)
