@@ -131,6 +131,10 @@ static void open_now(socket_channel *channel, pk_subchannel *subchannel, pk_open
         opening->failed(opening, &no_memory);
 }
 
+/*
+ * Room for a stream appears only in the turn of a connection, and is filled before that is over. So
+ * what runs when a call is opened may free the channel: that connection still keeps its memory.
+ */
 static void open_waiting(socket_channel *channel)
 {
     pk_subchannel *subchannel;

@@ -34,13 +34,14 @@ static pk_future describe(void *self, pk_call *call, pk_slice request)
 }
 
 /* `name` is of the server's certificate; NULL: it speaks no TLS. */
-static void open_kit(struct kit *kit, const char *name, pk_client_certificates mode)
+static void open_kit_with(struct kit *kit, const char *name, pk_client_certificates mode,
+                          const pk_server_opts *opts)
 {
     char problem[PK_TLS_PROBLEM] = "", certificate[64], key[64];
     pk_server_credentials *credentials = NULL;
     *kit = (struct kit){.loop = NULL};
     cr_assert_eq(pk_loop_new(&kit->loop, NULL), 0);
-    cr_assert_eq(pk_server_new(&kit->server, kit->loop, NULL), 0);
+    cr_assert_eq(pk_server_new(&kit->server, kit->loop, opts), 0);
     pk_router_set_generic(pk_server_router(kit->server), describe, NULL);
     if (name) {
         snprintf(certificate, sizeof certificate, "%s.pem", name);
@@ -60,6 +61,11 @@ static void open_kit(struct kit *kit, const char *name, pk_client_certificates m
     }
     strcpy(kit->port, strrchr(kit->bound, ':') + 1);
     pk_server_credentials_unref(credentials);
+}
+
+static void open_kit(struct kit *kit, const char *name, pk_client_certificates mode)
+{
+    open_kit_with(kit, name, mode, NULL);
 }
 
 static pk_channel_credentials *trusting(const char *ca, const char *client)
@@ -296,6 +302,67 @@ Test(tls_channel, verifies_the_authority_of_a_single_call)
         if (code != PK_OK)
             cr_expect_str_eq(text, "TLS: the server's certificate is not for the call's authority");
     }
+    close_kit(&kit);
+}
+
+/* ---- A channel that is freed while it opens calls ---- */
+
+static void free_channel(void *arg)
+{
+    struct kit *kit = arg;
+    kit->channel = pk_channel_free(kit->channel);
+}
+
+/* A call that the channel itself refuses as soon as there is room for it, and then frees it. */
+static pk_future free_when_opened(struct kit *kit)
+{
+    pk_call *call;
+    pk_future outcome = pk_call_generic(
+        kit->channel, "/a.B/C", PK_SLICE("x"),
+        PK_CALL_OPTS(.authority = "elsewhere.example", .wait_for_ready = true, .call = &call));
+    cr_assert_eq(pk_call_on_end(call, free_channel, kit), 0);
+    pk_call_unref(call);
+    return outcome;
+}
+
+static pk_future call_as_usual(struct kit *kit)
+{
+    return pk_call_generic(kit->channel, "/a.B/C", PK_SLICE("x"), NULL);
+}
+
+static void open_trusting(struct kit *kit, const pk_server_opts *opts)
+{
+    open_kit_with(kit, "server", PK_CLIENT_CERTIFICATES_NONE, opts);
+    pk_channel_credentials *credentials = trusting("ca.pem", NULL);
+    cr_assert_eq(pk_channel_new(&kit->channel, kit->loop, kit->bound,
+                                PK_CHANNEL_OPTS(.credentials = credentials)),
+                 0);
+    pk_channel_credentials_unref(credentials);
+}
+
+Test(tls_channel, may_be_freed_by_a_call_that_it_opens_as_it_becomes_ready)
+{
+    struct kit kit;
+    open_trusting(&kit, NULL);
+    pk_future before = call_as_usual(&kit), frees = free_when_opened(&kit),
+              behind = call_as_usual(&kit);
+    cr_expect_eq(pk_loop_run_until(kit.loop, before, NULL).code, PK_UNAVAILABLE, "it was opened");
+    cr_expect_null(kit.channel);
+    cr_expect_eq(pk_loop_run_until(kit.loop, frees, NULL).code, PK_UNAVAILABLE);
+    cr_expect_eq(pk_loop_run_until(kit.loop, behind, NULL).code, PK_UNAVAILABLE);
+    close_kit(&kit);
+}
+
+Test(tls_channel, may_be_freed_by_a_call_that_it_opens_when_another_has_ended)
+{
+    struct kit kit;
+    open_trusting(&kit, PK_SERVER_OPTS(.max_streams = 1));
+    pk_future before = call_as_usual(&kit), frees = free_when_opened(&kit),
+              behind = call_as_usual(&kit);
+    cr_expect_eq(pk_loop_run_until(kit.loop, before, NULL).code, PK_OK);
+    cr_expect_eq(pk_loop_run_until(kit.loop, frees, NULL).code, PK_UNAVAILABLE);
+    cr_expect_null(kit.channel);
+    cr_expect_eq(pk_loop_run_until(kit.loop, behind, NULL).code, PK_UNAVAILABLE);
     close_kit(&kit);
 }
 
