@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Pekoe's greeter and client beside others that nobody here wrote, in one interleaved run.
 
-usage: peers.py BUILD [--rounds N] [--rows PATTERN] [--quick] [--json FILE]
+usage: peers.py BUILD [--rounds N] [--rows PATTERN] [--quick] [--json FILE] [--markdown FILE]
 
 Builds the peers from Debian's packages (libgrpc++-dev), takes grpc-js from npm, pins each server to
 CPU 0 and the load to CPU 1, and plays the same calls to each in turn. The figure is the server's own
@@ -272,6 +272,36 @@ def table(results, peers):
     return '\n'.join(lines)
 
 
+def digits(value):
+    return f'{value:,.1f}' if value >= 10 else f'{value:.2f}' if value >= 1 else f'{value:.3f}'
+
+
+def markdown(results, peers):
+    """The same for a page: rows of one kind in one table."""
+    lines, kind = [], None
+    for name, by_peer in results.items():
+        what, connections, at_once, unit = re.fullmatch(
+            r'(.*?), (\d+) connections?, (\d+) at once(.*)', name).groups()
+        if (what, unit) != kind:
+            kind = what, unit
+            lines += ['', what + unit, '', "| connections x calls at once | | CPU, us | spread | per second "
+                      "| p50, us | p99, us | times pekoe's CPU |", '|---|---|---|---|---|---|---|---|']
+        first = f'{connections} x {at_once}'
+        ours = statistics.median(r['cpu'] for r in by_peer['pekoe']) if 'pekoe' in by_peer else None
+        for peer in [peer for peer in peers if peer in by_peer]:
+            cpu = [r['cpu'] for r in by_peer[peer]]
+            middle = statistics.median(cpu)
+            others = [middle_of(by_peer[peer], key, 0, 0) for key in ('rate', 'p50_us', 'p99_us')]
+            times = ''
+            if ours and peer != 'pekoe':
+                times = f'{middle / ours:.1f}' if middle > ours else f'{middle / ours:.2f}'
+            peer = '**pekoe**' if peer == 'pekoe' else peer
+            lines.append(f'| {first} | {peer} | {digits(middle)} | {(max(cpu) - min(cpu)) / middle:.0%} | '
+                         f'{" | ".join(others)} | {times} |')
+            first = ''
+    return '\n'.join(lines).replace('%', ' %') + '\n'
+
+
 def play_rounds(bench, rounds, rows, clients):
     """Interleaved; an interrupt ends them early, and what was measured is kept."""
     bench.in_turns = True
@@ -309,6 +339,7 @@ def main():
     parser.add_argument('--rows', default='', help='only rows whose names have a match of this pattern')
     parser.add_argument('--quick', action='store_true', help='a tenth of the requests')
     parser.add_argument('--json', type=pathlib.Path)
+    parser.add_argument('--markdown', type=pathlib.Path, help='the tables as docs/performance.md has them')
     arguments = parser.parse_args()
     scale = 10 if arguments.quick else 1
     # Name, connections, streams at once, requests, path, body, messages of one call.
@@ -355,6 +386,8 @@ def main():
         print(bench.told_failures())
     if arguments.json:
         arguments.json.write_text(json.dumps(bench.results, indent=1))
+    if arguments.markdown:
+        arguments.markdown.write_text(markdown(bench.results, list(bench.starts)))
     return 1 if bench.failures else 0
 
 
