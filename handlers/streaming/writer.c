@@ -156,22 +156,38 @@ pk_future pk_writer_write(pk_writer *writer, const void *message)
 
 /* ---- Frames ---- */
 
-/* The frames as they go onto the stream; those of a reader on this loop are taken over. */
+/*
+ * Whether they lie in a buffer of this loop as their reader has lent them. Written twice, it is in a
+ * transport's hands from the first time on.
+ */
+static bool are_as_lent(const pk_call *call, const pk_raw_frames *frames)
+{
+    const pk_buffer *buffer = frames->buffer;
+    return buffer && buffer->references == 1 &&
+           buffer->pool == call->encoding.marshalling->buffers &&
+           buffer->start == frames->bytes.bytes && pk_buffer_length(buffer) == frames->bytes.length;
+}
+
+/* The frames as they go onto the stream; a reader's are taken over. Errors as pk_frames_check. */
 static int lay_out(pk_call *call, const pk_raw_frames *frames, pk_buffer **ret_buffer,
                    pk_status *ret_status)
 {
     const pk_protocol *protocol = call->reply_protocol;
-    pk_buffer_pool *pool = call->encoding.marshalling->buffers;
+    const pk_encoding *encoding = &call->encoding;
+    bool lent = are_as_lent(call, frames);
     pk_buffer *buffer = frames->buffer;
-    /* Written twice, it is in transport's hands from the first time on. */
-    if (buffer && buffer->references == 1 && buffer->pool == pool &&
-        buffer->start == frames->bytes.bytes && pk_buffer_length(buffer) == frames->bytes.length) {
+    int r = 0;
+    if (PK_UNLIKELY(!lent || encoding->send_limit)) /* what is lent has been checked when read */
+        r = pk_frames_check(encoding, frames->bytes, frames->count, frames->compressed, ret_status);
+    if (PK_UNLIKELY(r < 0))
+        return r;
+    if (PK_LIKELY(lent)) {
         pk_buffer_ref(buffer);
-    } else if (pk_frames_copy(pool, frames->bytes, &buffer) < 0) {
+    } else if (pk_frames_copy(encoding->marshalling->buffers, frames->bytes, &buffer) < 0) {
         *ret_status = pk_status_no_memory;
         return PK_ERR_NOMEM;
     }
-    int r = protocol->frames ? protocol->frames(protocol, &call->encoding, &buffer, ret_status) : 0;
+    r = protocol->frames ? protocol->frames(protocol, encoding, &buffer, ret_status) : 0;
     if (r == 0)
         *ret_buffer = buffer;
     return r;
@@ -183,9 +199,12 @@ static pk_future write_each(pk_writer *writer, const pk_raw_frames *frames)
     pk_slice left = frames->bytes;
     pk_raw_message message = {.compressed = frames->compressed};
     int room = 1;
+    pk_status status;
+    if (pk_frames_check(&writer->call->encoding, left, frames->count, frames->compressed, &status) <
+        0)
+        return refuse(writer, &status);
     while (room >= 0 && pk_call_is_open(writer->call) && pk_frames_cut(&left, &message.bytes)) {
         pk_buffer *buffer;
-        pk_status status;
         if (encode(writer, &message, &buffer, &status) < 0)
             return refuse(writer, &status);
         room = put(writer, buffer);
@@ -205,9 +224,6 @@ pk_future pk_writer_write_frames(pk_writer *writer, const pk_raw_frames *frames)
         return refusal;
     if (PK_UNLIKELY(writer->type != NULL))
         return refuse(writer, &not_raw);
-    if (PK_UNLIKELY(pk_frames_check(&call->encoding, frames->bytes, frames->count,
-                                    frames->compressed, &status) < 0))
-        return refuse(writer, &status);
     if (PK_UNLIKELY(pk_filter_sees_raw(call, false)))
         return write_each(writer, frames);
     if (PK_UNLIKELY(lay_out(call, frames, &buffer, &status) < 0))
