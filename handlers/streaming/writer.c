@@ -187,10 +187,12 @@ static int lay_out(pk_call *call, const pk_raw_frames *frames, pk_buffer **ret_b
         *ret_status = pk_status_no_memory;
         return PK_ERR_NOMEM;
     }
-    r = protocol->frames ? protocol->frames(protocol, encoding, &buffer, ret_status) : 0;
-    if (r == 0)
-        *ret_buffer = buffer;
-    return r;
+    if (protocol->frames)
+        r = protocol->frames(protocol, encoding, &buffer, ret_status);
+    if (PK_UNLIKELY(r < 0))
+        return r;
+    *ret_buffer = buffer;
+    return 0;
 }
 
 /* Each message past the interceptors that look at it, and as if it were written alone. */
