@@ -3,11 +3,11 @@
 
 usage: peers.py BUILD [--rounds N] [--rows PATTERN] [--quick] [--json FILE] [--markdown FILE]
 
-Builds the peers from Debian's packages (libgrpc++-dev), takes grpc-js from npm, pins each server to
-CPU 0 and the load to CPU 1, and plays the same calls to each in turn. The figure is the server's own
-CPU time per request (user and system, all threads), the median of the rounds; beside it the spread,
-as a share of it. A server is stopped while it is another one's turn. "nghttp2 static reply" is nghttp2
-with a canned reply: what a server on it cannot go below.
+Builds the peers from Debian's packages (libgrpc++-dev) and grpc-go where there is a Go toolchain that
+can get its modules, takes grpc-js from npm, pins each server to CPU 0 and the load to CPU 1, and plays
+the same calls to each in turn. The figure is the server's own CPU time per request (user and system,
+all threads), the median of the rounds; beside it the spread, as a share of it. A server is stopped
+while it is another one's turn. "nghttp2 static reply" is nghttp2 with a canned reply.
 Who does not answer in time is named and has no figure in that row; the others go on, and the exit
 status is 1. Under `chrt -f` the servers run in turns (SCHED_RR): one that spins would keep its own
 threads from ever running.
@@ -82,6 +82,12 @@ def build_peers(folder):
             clients[f'grpc++ {api}'] = [client, api]
     except (OSError, subprocess.CalledProcessError) as error:
         print(f'grpc++ is left out: {error}', file=sys.stderr)
+    try:
+        subprocess.run(['go', 'build', '-o', folder / 'grpc-go-server', '.'], check=True, timeout=300,
+                       cwd=HERE / 'grpc_go', stdin=subprocess.DEVNULL, capture_output=True)
+        peers['grpc-go'] = [folder / 'grpc-go-server', '{port}']
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f'grpc-go is left out: {error}', file=sys.stderr)
     if shutil.which('node') and (ROOT / 'node_modules/@grpc/grpc-js').is_dir():
         peers['grpc-js'] = ['node', HERE / 'grpc_js_server.mjs', '{port}']
     else:
@@ -207,7 +213,7 @@ class Bench:
         if peer in FLOORS and path != UNARY:
             return
         if name.startswith('h2load'):
-            if peer not in ('echo floor', 'grpc-js'):  # for grpc-js our own load is enough
+            if peer != 'echo floor' and peer not in SLOW:  # for those our own load is enough
                 self.run_h2load(peer, row)
             return
 
