@@ -289,7 +289,7 @@ static pk_tls *new_tls(pk_loop *loop, SSL_CTX *context)
 int pk_tls_accept(pk_tls **ret_tls, pk_loop *loop, const pk_server_credentials *credentials,
                   bool http1)
 {
-    pk_tls *tls = new_tls(loop, credentials->context);
+    pk_tls *tls = new_tls(loop, credentials->tls.context);
     if (!tls)
         return PK_ERR_NOMEM;
     tls->http1 = http1;
@@ -313,7 +313,7 @@ static bool set_name(SSL *ssl, const char *name)
 
 int pk_tls_connect(pk_tls **ret_tls, pk_loop *loop, pk_tls_target *target)
 {
-    pk_tls *tls = new_tls(loop, target->credentials->context);
+    pk_tls *tls = new_tls(loop, target->credentials->tls.context);
     if (!tls)
         return PK_ERR_NOMEM;
     tls->client = true;
@@ -359,7 +359,7 @@ bool pk_tls_is_named(const pk_tls *tls, pk_slice authority)
 {
     char name[256];
     pk_slice host = pk_tls_host_of(authority);
-    if (!tls->target->credentials->verifies)
+    if (SSL_get_verify_mode(tls->ssl) == SSL_VERIFY_NONE)
         return true;
     if (host.length == 0 || host.length >= sizeof name)
         return false;

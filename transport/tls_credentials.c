@@ -251,6 +251,36 @@ static int on_hello(SSL *ssl, int *ret_alert, void *arg)
     return SSL_CLIENT_HELLO_ERROR;
 }
 
+/* ---- Credentials of either kind ---- */
+
+/* Takes the context; `loaded` is how its loading went. */
+static int make(struct loading *loading, int loaded, pk_tls_credentials **ret_credentials)
+{
+    pk_tls_credentials *credentials = loaded == 0 ? malloc(sizeof *credentials) : NULL;
+    if (!credentials) {
+        SSL_CTX_free(loading->context);
+        ERR_clear_error();
+        return loaded < 0 ? loaded : out_of_memory(loading);
+    }
+    atomic_init(&credentials->references, 1);
+    credentials->context = loading->context;
+    *ret_credentials = credentials;
+    return 0;
+}
+
+static void add_reference(pk_tls_credentials *credentials)
+{
+    atomic_fetch_add_explicit(&credentials->references, 1, memory_order_relaxed);
+}
+
+static void drop_reference(pk_tls_credentials *credentials)
+{
+    if (atomic_fetch_sub_explicit(&credentials->references, 1, memory_order_acq_rel) > 1)
+        return;
+    SSL_CTX_free(credentials->context);
+    free(credentials);
+}
+
 /* ---- Servers ---- */
 
 static int load_server(struct loading *loading, const pk_server_credentials_opts *opts)
@@ -307,35 +337,23 @@ int pk_server_credentials_new(pk_server_credentials **ret_credentials,
         snprintf(loading.problem, PK_TLS_PROBLEM, "%s", missing);
         return PK_ERR_INVALID;
     }
-    pk_server_credentials *credentials = malloc(sizeof *credentials);
-    if (!credentials)
-        return out_of_memory(&loading);
-    int r = load_server(&loading, &opts);
-    if (r < 0) {
-        SSL_CTX_free(loading.context);
-        free(credentials);
-        ERR_clear_error();
-        return r;
-    }
-    atomic_init(&credentials->references, 1);
-    credentials->context = loading.context;
-    *ret_credentials = credentials;
-    return 0;
+    pk_tls_credentials *made;
+    int r = make(&loading, load_server(&loading, &opts), &made);
+    if (r == 0)
+        *ret_credentials = (pk_server_credentials *) made;
+    return r;
 }
 
 pk_server_credentials *pk_server_credentials_ref(pk_server_credentials *credentials)
 {
-    atomic_fetch_add_explicit(&credentials->references, 1, memory_order_relaxed);
+    add_reference(&credentials->tls);
     return credentials;
 }
 
 pk_server_credentials *pk_server_credentials_unref(pk_server_credentials *credentials)
 {
-    if (!credentials ||
-        atomic_fetch_sub_explicit(&credentials->references, 1, memory_order_acq_rel) > 1)
-        return NULL;
-    SSL_CTX_free(credentials->context);
-    free(credentials);
+    if (credentials)
+        drop_reference(&credentials->tls);
     return NULL;
 }
 
@@ -385,35 +403,22 @@ int pk_channel_credentials_new(pk_channel_credentials **ret_credentials,
         snprintf(loading.problem, PK_TLS_PROBLEM, "a certificate and its key are given together");
         return PK_ERR_INVALID;
     }
-    pk_channel_credentials *credentials = malloc(sizeof *credentials);
-    if (!credentials)
-        return out_of_memory(&loading);
-    int r = load_channel(&loading, &opts);
-    if (r < 0) {
-        SSL_CTX_free(loading.context);
-        free(credentials);
-        ERR_clear_error();
-        return r;
-    }
-    atomic_init(&credentials->references, 1);
-    credentials->context = loading.context;
-    credentials->verifies = !opts.insecure_skip_verification;
-    *ret_credentials = credentials;
-    return 0;
+    pk_tls_credentials *made;
+    int r = make(&loading, load_channel(&loading, &opts), &made);
+    if (r == 0)
+        *ret_credentials = (pk_channel_credentials *) made;
+    return r;
 }
 
 pk_channel_credentials *pk_channel_credentials_ref(pk_channel_credentials *credentials)
 {
-    atomic_fetch_add_explicit(&credentials->references, 1, memory_order_relaxed);
+    add_reference(&credentials->tls);
     return credentials;
 }
 
 pk_channel_credentials *pk_channel_credentials_unref(pk_channel_credentials *credentials)
 {
-    if (!credentials ||
-        atomic_fetch_sub_explicit(&credentials->references, 1, memory_order_acq_rel) > 1)
-        return NULL;
-    SSL_CTX_free(credentials->context);
-    free(credentials);
+    if (credentials)
+        drop_reference(&credentials->tls);
     return NULL;
 }

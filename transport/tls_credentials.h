@@ -8,15 +8,18 @@
 
 #include <stdatomic.h>
 
-struct pk_server_credentials {
+/* What both kinds are inside; their public names only tell them apart. */
+typedef struct pk_tls_credentials {
     atomic_uint references;
     SSL_CTX *context;
+} pk_tls_credentials;
+
+struct pk_server_credentials {
+    pk_tls_credentials tls;
 };
 
 struct pk_channel_credentials {
-    atomic_uint references;
-    SSL_CTX *context;
-    bool verifies;
+    pk_tls_credentials tls;
 };
 
 #endif
