@@ -223,6 +223,19 @@ size_t pk_http2_shed(pk_http2_exchanges *all, size_t most)
     return before - left;
 }
 
+static size_t most_of_budget(const pk_http2_exchanges *all)
+{
+    return all->budget / 4 * 3;
+}
+
+/* Whether one more request finds the connection full, after streams have been shed for it. */
+static bool is_full(pk_http2_exchanges *all)
+{
+    if (PK_UNLIKELY(waiting(all) > all->budget && !all->shed_in_vain))
+        all->shed_in_vain = pk_http2_shed(all, most_of_budget(all)) == 0;
+    return over_budget(all);
+}
+
 /* ---- Refusals ---- */
 
 static const pk_exchange_events no_events;
@@ -304,7 +317,7 @@ static void on_head(struct http2_exchange *one)
     } else if (PK_UNLIKELY(stream->head.bytes > all->header_bytes)) {
         init_exchange(one, all);
         refuse(one, true);
-    } else if (PK_UNLIKELY(all->held_back || over_budget(all))) {
+    } else if (PK_UNLIKELY(all->held_back || is_full(all))) {
         hold_back(one);
     } else {
         accept_request(one);
@@ -484,7 +497,8 @@ void pk_http2_tick(pk_http2_exchanges *all)
     struct http2_exchange *next;
     look_who_stands(all);
     if (all->held_back)
-        pk_http2_shed(all, all->budget / 4 * 3);
+        pk_http2_shed(all, most_of_budget(all));
+    all->shed_in_vain = false;
     pk_http2_settle(all, all->unsent);
     for (struct http2_exchange *one = all->held_back; one; one = next) {
         next = one->next_held;

@@ -27,6 +27,7 @@ struct pk_http2_exchanges {
     size_t held;                      /* what handlers said that they gather */
     size_t unsent;                    /* bytes in the connection's output */
     struct http2_exchange *held_back; /* heads that wait for the budget, oldest first */
+    bool shed_in_vain; /* no stream was to be shed; none will be before the next tick */
     /* There is something to take. Called by operations, so from anywhere on the loop's thread. */
     void (*output_wanted)(pk_http2_exchanges *exchanges);
     bool lost; /* the connection is gone: operations do nothing */
@@ -46,8 +47,8 @@ void pk_http2_dispatch(pk_http2_exchanges *exchanges, pk_buffer *holder);
 void pk_http2_settle(pk_http2_exchanges *exchanges, size_t unsent);
 
 /*
- * Once per tick: where requests are held back because too many bytes wait on this connection,
- * streams are shed that hold most of them and stand still. Requests that have been held back for
+ * Once per tick: looks which streams stand still. Where requests are held back because too many bytes
+ * wait on this connection, those are shed that hold most of them. Requests that have been held back for
  * PK_HTTP2_HELD_TICKS are refused.
  */
 #define PK_HTTP2_HELD_TICKS 5u

@@ -44,8 +44,8 @@ typedef struct pk_server_opts {
      * A call stands still that moves less than a sixteenth of its waiting bytes in a second because
      * its peer keeps the call's own window shut or does not go on with its request. Those that have
      * stood still for two seconds and hold at least the average of their connection are reset
-     * (ENHANCE_YOUR_CALM) where others of the connection are held back, until a quarter of its bytes
-     * is free; and on connections that hold more than the average, where three quarters of the
+     * (ENHANCE_YOUR_CALM) where others of the connection would be held back, until a quarter of its
+     * bytes is free; and on connections that hold more than the average, where three quarters of the
      * second are taken. Then such connections end on which as little moves as a whole.
      */
     size_t connection_bytes;

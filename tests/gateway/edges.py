@@ -425,6 +425,39 @@ def limits(bench):
     assert reply.grpc_status() == 8
 
 
+def watchers(bench):
+    """Calls that go on take no place of others, although the upstream allows 100 on a connection."""
+    enough = threading.Event()
+
+    def watch(stream):
+        if not stream.header('x-watch'):
+            stream.reply(b'hello')
+            return
+        stream.send_headers()
+        stream.send(message(b'1'))
+        enough.wait(peers.WAIT)
+        stream.send_trailers(('grpc-status', '0'))
+    bench.script(watch)
+    before = len(bench.upstream.connections)
+    watching = []
+    for _ in range(250):
+        web = bench.connect()
+        web.send_head('/a.B/Watch', ('content-length', '5'), ('x-watch', '1'))
+        web.sock.sendall(message(b''))
+        watching.append(web)
+    for web in watching:
+        web.read_head()
+        assert web.read_chunk() == message(b'1')
+    assert len(bench.upstream.connections) == before + 2, len(bench.upstream.connections)
+    reply = bench.connect().call(message(b''))
+    assert messages_of(reply.body)[0] == (0, b'hello') and reply.grpc_status() == 0
+    enough.set()
+    for web in watching:
+        assert b'grpc-status: 0' in web.read_chunk().replace(b'status:0', b'status: 0')
+    assert all(connection.h2.remote_settings.initial_window_size == 65536
+               for connection in bench.upstream.connections), 'what one that does not read may hold'
+
+
 def no_calls(bench):
     """What is no call gets a complete answer, and the connection goes on."""
     web = bench.connect()
@@ -443,7 +476,7 @@ def main():
         status_behind_messages, no_compression_unasked, compression_asked_for,
         refused_compression, cut_frame_heads, cut_request, cut_response, content_length,
         binary_values, request_fields, preflight, incremental, both_ways_at_once, early_status,
-        gone_client, deadline, other_answers, limits, no_calls], bench)
+        gone_client, deadline, other_answers, limits, watchers, no_calls], bench)
     if bench.gateway.stop() != 0 or bench.upstream.problems:
         print('\n'.join(bench.upstream.problems), file=sys.stderr)
         code = 1
