@@ -2,6 +2,7 @@
 """Pekoe's greeter and client beside others that nobody here wrote, in one interleaved run.
 
 usage: peers.py BUILD [--rounds N] [--rows PATTERN] [--quick] [--json FILE] [--markdown FILE]
+       [--chart FILE.svg]
 
 Builds the peers from Debian's packages (libgrpc++-dev) and grpc-go where there is a Go toolchain that
 can get its modules, takes grpc-js from npm, pins each server to CPU 0 and the load to CPU 1, and plays
@@ -41,6 +42,10 @@ STREAM_MESSAGES = 1000
 FLOORS = ('echo floor', 'nghttp2 static reply')  # of unary calls
 SLOW = {'grpc-js': 10}  # peers that play a part of the calls
 PATIENCE = 60  # seconds that one row of one peer may take
+# What kinds of rows are called in a chart.
+METHODS = {'unary': 'unary', 'h2load, unary': 'unaryH2load', 'client, unary': 'client',
+           'server stream of 1,000': 'serverStreaming', 'client stream of 1,000': 'clientStreaming',
+           'both ways, 1,000 each': 'bidiStreaming'}
 
 
 def frame(name):
@@ -308,6 +313,25 @@ def markdown(results, peers):
     return '\n'.join(lines).replace('%', ' %') + '\n'
 
 
+def chart(results, peers, bench, out):
+    """Has the harness draw the same: rounds are its iterations, and it computes means and errors."""
+    found = []
+    for name, by_peer in results.items():
+        what, connections, at_once = re.match(r'(.*?), (\d+) connections?, (\d+) at once', name).groups()
+        for peer in [peer for peer in peers if peer in by_peer]:
+            cpu = [one['cpu'] for one in by_peer[peer]]
+            found.append({
+                'benchmark': f'pekoe.PeersBenchmark.{METHODS[what]}', 'mode': 'avgt', 'threads': 1,
+                'forks': 1, 'params': {'calls': f'{connections}x{at_once}', 'peer': peer.replace(' ', '-')},
+                'primaryMetric': {'score': statistics.mean(cpu), 'scoreError': 0,
+                                  'scoreUnit': 'us/op', 'rawData': [cpu]}})
+    with tempfile.NamedTemporaryFile('w', suffix='.json') as draft:
+        json.dump(found, draft)
+        draft.flush()
+        subprocess.run([bench, '--input', draft.name, '--chart', out, '-v', 'silent'], check=True,
+                       stdout=subprocess.DEVNULL)
+
+
 def play_rounds(bench, rounds, rows, clients):
     """Interleaved; an interrupt ends them early, and what was measured is kept."""
     bench.in_turns = True
@@ -345,6 +369,7 @@ def main():
     parser.add_argument('--rows', default='', help='only rows whose names have a match of this pattern')
     parser.add_argument('--quick', action='store_true', help='a tenth of the requests')
     parser.add_argument('--json', type=pathlib.Path)
+    parser.add_argument('--chart', type=pathlib.Path, metavar='FILE.svg', help='CPU time as bars')
     parser.add_argument('--markdown', type=pathlib.Path, help='the tables as docs/performance.md has them')
     arguments = parser.parse_args()
     scale = 10 if arguments.quick else 1
@@ -392,6 +417,9 @@ def main():
         print(bench.told_failures())
     if arguments.json:
         arguments.json.write_text(json.dumps(bench.results, indent=1))
+    if arguments.chart:
+        chart(bench.results, list(bench.starts), arguments.build / 'jmh-like-bench/pekoe-bench',
+              arguments.chart)
     if arguments.markdown:
         arguments.markdown.write_text(markdown(bench.results, list(bench.starts)))
     return 1 if bench.failures else 0
