@@ -1,4 +1,4 @@
-/* Channels and rules of one configuration: see setup.h. */
+/* Upstreams and rules of one configuration: see setup.h. */
 #include "gateway/setup.h"
 
 #include <stdlib.h>
@@ -7,40 +7,110 @@
 #define USER_AGENT "pekoe-gateway"
 #define STREAM_WINDOW 65536u /* bytes that a caller who does not read leaves with us, per call */
 
-/* ---- Routes ---- */
+/* What the routes of a setup are made from. */
+struct making {
+    const gateway_config *config;
+    const gateway_setup *before; /* NULL: there is none */
+    pk_loop *loop;
+    gateway_metrics *metrics;
+};
 
-static void route_done(gateway_route *route)
+/* ---- Upstreams ---- */
+
+static void leave_upstream(gateway_upstream *upstream)
 {
-    for (size_t i = 0; i < route->channel_count; i++)
-        pk_channel_free(route->channels[i]);
-    free(route->channels);
-    free(route->prefix);
+    if (--upstream->users > 0)
+        return;
+    pk_channel_free(upstream->channel);
+    free(upstream->target);
+    free(upstream);
 }
 
-static const char *open_channels(gateway_route *route, const gateway_upstream_rule *rule,
-                                 pk_loop *loop, const gateway_config *config)
+static const gateway_route *find_route(const gateway_setup *setup, const char *prefix)
 {
-    const gateway_list *targets = &rule->targets;
-    const pk_channel_opts *opts =
-        PK_CHANNEL_OPTS(.user_agent = USER_AGENT, .load_balancing = "round_robin",
-                        .receive_limit = config->message_limit, .stream_window = STREAM_WINDOW,
-                        .connections_per_address = config->upstream_connections,
-                        .credentials = rule->tls ? config->upstream_credentials : NULL,
-                        .server_name = rule->tls ? config->upstream_name : NULL);
-    route->channels = calloc(targets->count, sizeof *route->channels);
-    if (!route->channels)
-        return "out of memory";
-    for (size_t i = 0; i < targets->count; i++) {
-        int r = pk_channel_new(&route->channels[i], loop, targets->items[i], opts);
-        if (r < 0)
-            return r == PK_ERR_NOMEM ? "out of memory" : "an upstream's target is none";
-        route->channel_count++;
+    for (size_t i = 0; i < setup->route_count; i++)
+        if (strcmp(setup->routes[i].prefix, prefix) == 0)
+            return &setup->routes[i];
+    return NULL;
+}
+
+/* The upstream so far, where nothing about it has changed. With TLS a certificate may have. */
+static gateway_upstream *find_unchanged(const struct making *making, const char *prefix,
+                                        const char *target, bool tls)
+{
+    const gateway_config *config = making->config;
+    const gateway_config *before = making->before ? making->before->config : NULL;
+    if (!before || tls || before->message_limit != config->message_limit ||
+        before->upstream_connections != config->upstream_connections)
+        return NULL;
+    const gateway_route *route = find_route(making->before, prefix);
+    for (size_t i = 0; route && i < route->upstream_count; i++) {
+        gateway_upstream *upstream = route->upstreams[i];
+        if (!upstream->tls && strcmp(upstream->target, target) == 0)
+            return upstream;
     }
     return NULL;
 }
 
-static const char *open_route(gateway_route *route, const char *text, pk_loop *loop,
-                              const gateway_config *config, gateway_metrics *metrics)
+/* With one user; NULL, and *ret_wrong. */
+static gateway_upstream *open_upstream(const struct making *making, const char *target, bool tls,
+                                       const char **ret_wrong)
+{
+    const gateway_config *config = making->config;
+    const pk_channel_opts *opts =
+        PK_CHANNEL_OPTS(.user_agent = USER_AGENT, .load_balancing = "round_robin",
+                        .receive_limit = config->message_limit, .stream_window = STREAM_WINDOW,
+                        .connections_per_address = config->upstream_connections,
+                        .credentials = tls ? config->upstream_credentials : NULL,
+                        .server_name = tls ? config->upstream_name : NULL);
+    gateway_upstream *upstream = calloc(1, sizeof *upstream);
+    char *copy = strdup(target);
+    int r = upstream && copy ? pk_channel_new(&upstream->channel, making->loop, target, opts)
+                             : PK_ERR_NOMEM;
+    if (r < 0) {
+        free(copy);
+        free(upstream);
+        *ret_wrong = r == PK_ERR_NOMEM ? "out of memory" : "an upstream's target is none";
+        return NULL;
+    }
+    upstream->users = 1;
+    upstream->target = copy;
+    upstream->tls = tls;
+    return upstream;
+}
+
+/* ---- Routes ---- */
+
+static void route_done(gateway_route *route)
+{
+    for (size_t i = 0; i < route->upstream_count; i++)
+        leave_upstream(route->upstreams[i]);
+    free(route->upstreams);
+    free(route->prefix);
+}
+
+static const char *add_upstreams(gateway_route *route, const gateway_upstream_rule *rule,
+                                 const struct making *making)
+{
+    const gateway_list *targets = &rule->targets;
+    route->upstreams = calloc(targets->count, sizeof(gateway_upstream *));
+    if (!route->upstreams)
+        return "out of memory";
+    for (size_t i = 0; i < targets->count; i++) {
+        const char *wrong = NULL, *target = targets->items[i];
+        gateway_upstream *upstream = find_unchanged(making, route->prefix, target, rule->tls);
+        if (upstream)
+            upstream->users++;
+        else
+            upstream = open_upstream(making, target, rule->tls, &wrong);
+        if (!upstream)
+            return wrong;
+        route->upstreams[route->upstream_count++] = upstream;
+    }
+    return NULL;
+}
+
+static const char *open_route(gateway_route *route, const char *text, const struct making *making)
 {
     gateway_upstream_rule rule;
     const char *wrong = gateway_parse_upstream(text, &rule);
@@ -48,8 +118,8 @@ static const char *open_route(gateway_route *route, const char *text, pk_loop *l
         return wrong;
     *route = (gateway_route){.prefix = pk_steal(&rule.prefix)};
     route->prefix_length = strlen(route->prefix);
-    route->metrics = gateway_metrics_route(metrics, route->prefix);
-    wrong = open_channels(route, &rule, loop, config);
+    route->metrics = gateway_metrics_route(making->metrics, route->prefix);
+    wrong = add_upstreams(route, &rule, making);
     gateway_upstream_rule_done(&rule);
     return wrong;
 }
@@ -71,12 +141,12 @@ gateway_route *gateway_setup_route(gateway_setup *setup, const char *path)
 
 pk_channel *gateway_route_channel(gateway_route *route)
 {
-    if (route->channel_count == 1)
-        return route->channels[0];
+    if (route->upstream_count == 1)
+        return route->upstreams[0]->channel;
     pk_channel *second = NULL;
-    for (size_t i = 0; i < route->channel_count; i++) {
-        size_t place = (route->next + i) % route->channel_count;
-        pk_channel *channel = route->channels[place];
+    for (size_t i = 0; i < route->upstream_count; i++) {
+        size_t place = (route->next + i) % route->upstream_count;
+        pk_channel *channel = route->upstreams[place]->channel;
         pk_channel_state state = pk_channel_get_state(channel);
         if (state == PK_CHANNEL_IDLE)
             pk_channel_connect(channel);
@@ -88,7 +158,7 @@ pk_channel *gateway_route_channel(gateway_route *route)
             second = channel;
     }
     route->next++;
-    return second ? second : route->channels[route->next % route->channel_count];
+    return second ? second : route->upstreams[route->next % route->upstream_count]->channel;
 }
 
 /* ---- Life ---- */
@@ -104,16 +174,15 @@ void gateway_setup_free(gateway_setup *setup)
     free(setup);
 }
 
-static const char *fill(gateway_setup *setup, gateway_config *config, pk_loop *loop,
-                        gateway_metrics *metrics)
+static const char *fill(gateway_setup *setup, const struct making *making)
 {
-    const gateway_list *upstreams = &config->upstreams;
+    const gateway_list *upstreams = &making->config->upstreams;
     setup->routes = calloc(upstreams->count, sizeof *setup->routes);
     if (!setup->routes)
         return "out of memory";
     for (size_t i = 0; i < upstreams->count; i++) {
         gateway_route *route = &setup->routes[setup->route_count++];
-        const char *wrong = open_route(route, upstreams->items[i], loop, config, metrics);
+        const char *wrong = open_route(route, upstreams->items[i], making);
         if (wrong)
             return wrong;
     }
@@ -121,8 +190,8 @@ static const char *fill(gateway_setup *setup, gateway_config *config, pk_loop *l
     return NULL;
 }
 
-gateway_setup *gateway_setup_new(gateway_config *config, pk_loop *loop, gateway_metrics *metrics,
-                                 const char **ret_wrong)
+gateway_setup *gateway_setup_new(gateway_config *config, const gateway_setup *before, pk_loop *loop,
+                                 gateway_metrics *metrics, const char **ret_wrong)
 {
     gateway_setup *setup = calloc(1, sizeof *setup);
     if (!setup) {
@@ -139,7 +208,8 @@ gateway_setup *gateway_setup_new(gateway_config *config, pk_loop *loop, gateway_
         .expose = config->cors_origins.count > 0,
         .authority = config->authority,
     };
-    const char *wrong = fill(setup, config, loop, metrics);
+    const struct making making = {config, before, loop, metrics};
+    const char *wrong = fill(setup, &making);
     if (!wrong)
         return setup;
     gateway_setup_free(setup);

@@ -216,8 +216,8 @@ static void reload(void *arg)
     order *given = arg;
     gateway_worker *worker = given->worker;
     const char *wrong = NULL;
-    gateway_setup *setup =
-        gateway_setup_new(given->config, worker->loop, worker->shared->metrics, &wrong);
+    gateway_setup *setup = gateway_setup_new(given->config, worker->setup, worker->loop,
+                                             worker->shared->metrics, &wrong);
     if (setup && use_setup(worker, setup) < 0) {
         gateway_setup_free(setup);
         wrong = "the rules for other origins cannot be used";
@@ -393,7 +393,7 @@ static int open_all(gateway_worker *worker)
     if (r < 0)
         return r;
     gateway_setup *setup =
-        gateway_setup_new(worker->config, worker->loop, worker->shared->metrics, &wrong);
+        gateway_setup_new(worker->config, NULL, worker->loop, worker->shared->metrics, &wrong);
     if (!setup) {
         snprintf(worker->error.text, sizeof worker->error.text, "%s", wrong);
         return PK_ERR_INVALID;

@@ -79,6 +79,7 @@ class Connection:
         self.sock = sock
         self.lock = threading.Lock()
         self.streams = {}
+        self.ended = False
         self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(
             client_side=False, header_encoding=None, validate_outbound_headers=False,
             normalize_outbound_headers=False))
@@ -106,6 +107,7 @@ class Connection:
                     self.handle(event)
         except OSError:
             pass
+        self.ended = True
 
     def handle(self, event):
         if isinstance(event, h2.events.RequestReceived):

@@ -326,6 +326,56 @@ def reload(folder):
     new.close()
 
 
+def reload_of_upstreams(folder):
+    """An upstream of which a reload changes nothing keeps its connection; another one is let go."""
+    upstreams = [Upstream(), Upstream(), Upstream()]
+    same_one, leaves, comes = (upstream.address.replace('127.0.0.1', 'localhost')
+                               for upstream in upstreams)  # addresses would be one target
+    file = folder / 'upstreams.conf'
+
+    def configure(prefix, other, origin, connections):
+        file.write_text(f'upstream = /a.B/={same_one},{other}\nupstream = {prefix}={same_one}\n'
+                        f'cors-origin = {origin}\nupstream-connections = {connections}\n')
+
+    def call_ten_times(origin):
+        """By the configuration with this origin, once it is in force."""
+        limit = time.monotonic() + peers.WAIT
+        calls = 0
+        while calls < 10:
+            assert time.monotonic() < limit
+            reply = gateway.connect().call(message(b''), ('origin', origin))
+            calls += reply.field('access-control-allow-origin') == [origin]
+
+    def expect_connections(*expected):
+        limit = time.monotonic() + peers.WAIT
+        while (seen := tuple(len(upstream.connections) for upstream in upstreams)) != expected:
+            assert time.monotonic() < limit, (seen, expected)
+            time.sleep(0.01)
+    configure('/c.D/', leaves, 'http://one.test', 2)
+    gateway = Gateway(PROGRAM, f'--config={file}')
+    call_ten_times('http://one.test')
+    expect_connections(1, 1, 0)
+    configure('/c.D/', leaves, 'http://two.test', 2)
+    gateway.reload()
+    call_ten_times('http://two.test')
+    expect_connections(1, 1, 0)
+    configure('/e.F/', comes, 'http://three.test', 2)
+    gateway.reload()
+    call_ten_times('http://three.test')
+    expect_connections(1, 1, 1)
+    limit = time.monotonic() + peers.WAIT
+    while not upstreams[1].connections[0].ended:
+        assert time.monotonic() < limit, 'nobody uses it any more'
+        time.sleep(0.01)
+    configure('/e.F/', comes, 'http://four.test', 3)
+    gateway.reload()
+    call_ten_times('http://four.test')
+    expect_connections(2, 1, 2)
+    same(gateway.stop(), 0)
+    for upstream in upstreams:
+        upstream.close()
+
+
 def certificates(folder):
     """TLS with ALPN; SIGHUP shows another certificate to new connections."""
     subprocess.run([sys.argv[2], str(folder)], check=True, timeout=60)
@@ -509,7 +559,7 @@ def from_anywhere(folder):
 def main():
     with tempfile.TemporaryDirectory() as name:
         return peers.run([told, address_in_use, files, files_elsewhere, metrics, log, routes,
-                          in_turn, reload, certificates, fixed_keys, upstream_with_tls, threads,
+                          in_turn, reload, reload_of_upstreams, certificates, fixed_keys, upstream_with_tls, threads,
                           graceful_end, from_anywhere],
                          pathlib.Path(name))
 
