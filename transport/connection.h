@@ -76,6 +76,7 @@ struct pk_connection {
     unsigned draining; /* ticks since the first GOAWAY */
     unsigned silent;   /* ticks without a byte from the peer */
     size_t moved;      /* bytes read and written since the last tick */
+    unsigned still;    /* ticks in which hardly any were, of those that wait */
     pk_peer peer;
     char address[PK_ADDRESS_TEXT]; /* the peer's */
 };
@@ -116,7 +117,7 @@ static inline size_t pk_connection_waiting(const pk_connection *connection)
 
 /*
  * Once per tick, before it: the bytes that wait on this connection as a whole, not on streams that
- * stand still by themselves, where hardly any have moved since the last tick; else 0.
+ * stand still by themselves, where hardly any have moved for two ticks; else 0.
  */
 size_t pk_connection_burden(pk_connection *connection);
 

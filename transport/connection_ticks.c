@@ -6,6 +6,7 @@
 
 #define LINGER_TICKS 2u /* for the peer to read our last bytes and close */
 #define DRAIN_TICKS 2u  /* for the peer to answer the PING between both GOAWAYs */
+#define STILL_TICKS 2u  /* for a peer to be slow because it has had no time */
 
 static bool passed(unsigned *count, bool waiting, unsigned limit)
 {
@@ -87,8 +88,10 @@ size_t pk_connection_burden(pk_connection *connection)
         size_t standing = pk_http2_standing(&connection->exchanges);
         waiting -= standing < waiting ? standing : waiting;
     }
+    bool moves = moved >= waiting / PK_SLOW_SHARE;
     connection->moved = 0;
-    return moved < waiting / PK_SLOW_SHARE ? waiting : 0;
+    connection->still = moves ? 0 : connection->still + 1;
+    return connection->still >= STILL_TICKS ? waiting : 0;
 }
 
 size_t pk_connection_shed(pk_connection *connection, size_t most)

@@ -8,7 +8,7 @@ goes on until its stdin ends. A connection that the server ends is opened again.
   one-byte         a head or a body comes with one byte a second
   endless-headers  fields come without end, 64 KB a second
   never-reading    streams and large replies are asked for, and none is ever read
-  resetting        streams are asked for and reset once they have begun, 50 a second
+  resetting        streams are asked for and reset once they have begun, 25 a second
 
 Used by hostile_client.py and by the benchmark `./dev bench hostile`. At its end it prints how many
 connections it has opened.
@@ -103,12 +103,12 @@ def never_reading(number):
 
 
 def resetting(number):
-    """Calls that begin and are reset: more of them than a server takes of one connection for long."""
+    """Calls that begin and are reset: in all more than a server takes of one connection for long."""
     yield 0, PREFACE
     for stream in itertools.count(1, 2):
         yield 0, (frame(1, 4, stream, fields(b'ItKeepsReplying', SLOW_STREAM))
                   + frame(0, 1, stream, message(b'x')))
-        yield 1 / 50, frame(3, 0, stream, struct.pack('>I', 8))
+        yield 1 / 25, frame(3, 0, stream, struct.pack('>I', 8))
 
 
 class Connection:

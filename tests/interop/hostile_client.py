@@ -23,7 +23,7 @@ LIMIT = 20  # seconds that a call may take on a busy machine
 # Name -> its share of HOSTILE_COUNT, 1,000 at most but for the first. 400 that never read want more
 # than a server's budget of bytes.
 KINDS = {'half-open': 1, 'one-byte': 0.2, 'endless-headers': 0.05, 'never-reading': 0.4,
-         'resetting': 0.1}
+         'resetting': 0.05}
 
 
 class Good:
