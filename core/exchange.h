@@ -118,7 +118,10 @@ typedef struct pk_exchange_ops {
     void (*consume)(pk_exchange *exchange, size_t length);
     /* Server: the whole response. Ends the handler's side. */
     void (*reply_strict)(pk_exchange *exchange, const pk_reply *reply);
-    /* Server: the response's head; the body follows by write. */
+    /*
+     * Server: the response's head; the body follows by write. Who tells a content-length (`known`)
+     * writes as much, or resets: HTTP/1.1 lays no chunks around it.
+     */
     void (*start)(pk_exchange *exchange, unsigned http_status, const pk_field *fields,
                   size_t count);
     /*

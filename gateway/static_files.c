@@ -1,16 +1,18 @@
 /* The files of a folder: see static_files.h. */
 #include "gateway/static_files.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define PATH_BYTES 1024u
-#define FILE_BYTES (16u << 20)
 
 /* ---- Answers ---- */
 
@@ -116,36 +118,80 @@ int gateway_static_check(const char *folder)
 
 /* ---- Files ---- */
 
+/* One that is on its way to a client. */
+struct leaving {
+    int fd;
+    struct timespec changed; /* when it was found */
+};
+
+static atomic_uint leaving_count; /* of all threads */
+
+/* Clients that do not read must not take the descriptors that new connections need. */
+static bool may_leave(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+        return true;
+    return atomic_load(&leaving_count) < limit.rlim_cur / 4;
+}
+
+/* A file that is changed while it leaves would come to something that it never was. */
+static ptrdiff_t read_leaving(void *self, void *bytes, size_t room)
+{
+    const struct leaving *leaving = self;
+    struct stat now;
+    ssize_t got;
+    do
+        got = read(leaving->fd, bytes, room);
+    while (got < 0 && errno == EINTR);
+    if (got <= 0 || fstat(leaving->fd, &now) < 0 || now.st_mtim.tv_sec != leaving->changed.tv_sec ||
+        now.st_mtim.tv_nsec != leaving->changed.tv_nsec)
+        return -1;
+    return got;
+}
+
+static void close_leaving(void *self)
+{
+    struct leaving *leaving = self;
+    atomic_fetch_sub(&leaving_count, 1);
+    close(leaving->fd);
+    free(leaving);
+}
+
+/* What every answer about a file has. */
+static int add_fields(pk_http *http, const char *tag)
+{
+    int r = pk_http_add_field(http, "etag", tag);
+    if (r == 0)
+        r = pk_http_add_field(http, "cache-control", "no-cache");
+    return r < 0 ? r : pk_http_add_field(http, "x-content-type-options", "nosniff");
+}
+
 /* Answers with the file's contents. */
-static void send_file(pk_http *http, int fd, const struct stat *about, const char *type)
+static void send_file(pk_http *http, int fd_take, const struct stat *about, const char *type)
 {
     char tag[64];
     snprintf(tag, sizeof tag, "\"%llx-%llx\"",
              (unsigned long long) about->st_mtim.tv_nsec ^
                  (unsigned long long) about->st_mtim.tv_sec << 20,
              (unsigned long long) about->st_size);
-    if (pk_http_add_field(http, "etag", tag) < 0 ||
-        pk_http_add_field(http, "cache-control", "no-cache") < 0 ||
-        pk_http_add_field(http, "x-content-type-options", "nosniff") < 0) {
+    bool is_known = is(pk_http_field(http, "if-none-match"), tag);
+    struct leaving *leaving = is_known ? NULL : malloc(sizeof *leaving);
+    if (!is_known && !may_leave()) {
+        answer(http, 503, "too many files wait for their clients\n");
+    } else if ((!is_known && !leaving) || add_fields(http, tag) < 0) {
         answer(http, 503, "out of memory\n");
-        return;
-    }
-    if (is(pk_http_field(http, "if-none-match"), tag)) {
+    } else if (is_known) {
         (void) !pk_http_reply(http, 304, NULL, NULL, 0);
+    } else {
+        *leaving = (struct leaving){fd_take, about->st_mtim};
+        atomic_fetch_add(&leaving_count, 1);
+        (void) !pk_http_reply_body(http, 200, type, (uint64_t) about->st_size,
+                                   &(pk_http_body){read_leaving, close_leaving, leaving});
         return;
     }
-    size_t size = (size_t) about->st_size, length = 0;
-    char *bytes = about->st_size <= (off_t) FILE_BYTES ? malloc(size + 1) : NULL;
-    ssize_t got = bytes ? 1 : -1;
-    while (got > 0 && length < size) {
-        got = read(fd, bytes + length, size - length);
-        length += got > 0 ? (size_t) got : 0;
-    }
-    if (length == size && got >= 0)
-        (void) !pk_http_reply(http, 200, type, bytes, length);
-    else
-        answer(http, 500, "the file cannot be read\n");
-    free(bytes);
+    free(leaving);
+    close(fd_take);
 }
 
 /* A folder that was named without a slash at its end: relative links on its page would go astray. */
@@ -184,12 +230,13 @@ void gateway_static_serve(const char *folder, pk_http *http)
     const char *type = type_of(path);
     struct stat about;
     int fd = open_below(folder, path);
-    if (fd < 0 || fstat(fd, &about) < 0)
-        answer(http, 404, "not found\n");
-    else if (S_ISDIR(about.st_mode))
-        redirect(http, target);
-    else if (S_ISREG(about.st_mode))
+    bool is_there = fd >= 0 && fstat(fd, &about) == 0;
+    if (is_there && S_ISREG(about.st_mode)) {
         send_file(http, fd, &about, type);
+        return;
+    }
+    if (is_there && S_ISDIR(about.st_mode))
+        redirect(http, target);
     else
         answer(http, 404, "not found\n");
     if (fd >= 0)

@@ -3,6 +3,7 @@
 
 #include "core/loop.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define FIELDS_MAX 16u
@@ -11,15 +12,33 @@ struct pk_http {
     pk_exchange *exchange;
     const pk_head *head;
     pk_arena arena; /* the answer's fields, as long as the exchange */
-    pk_field fields[FIELDS_MAX + 1];
+    pk_field fields[FIELDS_MAX + 2];
     size_t count;
     bool answered;
+    bool started;      /* the answer's head has gone before its body */
+    unsigned status;   /* of the answer with the body below */
+    pk_http_body body; /* `read` NULL: there is none, or it was closed */
+    uint64_t left;     /* bytes of it that were not read */
 };
+
+static void close_body(pk_http *http)
+{
+    pk_http_body body = http->body;
+    http->body = (pk_http_body){NULL, NULL, NULL};
+    if (body.read && body.close)
+        body.close(body.self);
+}
+
+static void on_cancelled(pk_exchange *exchange, const pk_status *why)
+{
+    close_body(exchange->user);
+}
 
 static void on_closed(pk_exchange *exchange)
 {
     pk_http *http = exchange->user;
     pk_memory *memory = &exchange->loop->memory;
+    close_body(http);
     pk_arena_done(&http->arena);
     pk_memory_put(memory, http, sizeof *http);
 }
@@ -96,12 +115,16 @@ int pk_http_add_field(pk_http *http, const char *name, const char *value)
     return http->count < FIELDS_MAX ? add(http, name, value) : PK_ERR_LIMIT;
 }
 
+static bool is_head(const pk_http *http)
+{
+    pk_slice method = pk_http_method(http);
+    return method.length == 4 && memcmp(method.bytes, "HEAD", 4) == 0;
+}
+
 /* HTTP/1.1 leaves the body of an answer to HEAD out by itself, and tells its length. */
 static bool carries_body(const pk_http *http)
 {
-    pk_slice method = pk_http_method(http);
-    bool head = method.length == 4 && memcmp(method.bytes, "HEAD", 4) == 0;
-    return !head || http->exchange->no_trailers;
+    return !is_head(http) || http->exchange->no_trailers;
 }
 
 int pk_http_reply(pk_http *http, unsigned status, const char *content_type, const void *body,
@@ -127,9 +150,119 @@ int pk_http_reply(pk_http *http, unsigned status, const char *content_type, cons
     return r;
 }
 
+/* ---- A body that is read while it leaves ---- */
+
+/* The next piece in a buffer; NULL where there is none. */
+static pk_buffer *read_piece(pk_http *http)
+{
+    pk_buffer *piece = pk_buffer_get_block(&http->exchange->loop->buffers);
+    if (!piece)
+        return NULL;
+    size_t room = http->left < piece->capacity ? (size_t) http->left : piece->capacity;
+    ptrdiff_t got = http->body.read(http->body.self, piece->end, room);
+    if (got <= 0 || (size_t) got > room)
+        return pk_buffer_unref(piece);
+    piece->end += got;
+    http->left -= (uint64_t) got;
+    return piece;
+}
+
+/* The client has been promised more than there is. */
+static void break_off(pk_http *http)
+{
+    pk_exchange *exchange = http->exchange;
+    close_body(http);
+    if (http->started)
+        exchange->ops->reset(exchange, PK_RESET_INTERNAL);
+    else
+        exchange->ops->reply_strict(exchange, &(pk_reply){.http_status = 500});
+}
+
+/* Sends pieces while there is room. */
+static void send_pieces(pk_http *http)
+{
+    pk_exchange *exchange = http->exchange;
+    bool room = true;
+    while (room && http->body.read) {
+        pk_buffer *piece = read_piece(http);
+        if (!piece) {
+            break_off(http);
+            return;
+        }
+        if (!http->started)
+            exchange->ops->start(exchange, http->status, http->fields, http->count);
+        http->started = true;
+        room = exchange->ops->write(exchange, piece);
+        if (http->left > 0)
+            continue;
+        close_body(http);
+        exchange->ops->finish(exchange, NULL, 0);
+    }
+}
+
+static void on_room(pk_exchange *exchange)
+{
+    send_pieces(exchange->user);
+}
+
+/* With the length of a body that is not sent. HTTP/1.1 would tell that of a strict reply by itself. */
+static void reply_to_head(pk_http *http)
+{
+    pk_exchange *exchange = http->exchange;
+    if (exchange->no_trailers) {
+        exchange->ops->start(exchange, http->status, http->fields, http->count);
+        exchange->ops->finish(exchange, NULL, 0);
+        return;
+    }
+    exchange->ops->reply_strict(exchange, &(pk_reply){.http_status = http->status,
+                                                      .fields = http->fields,
+                                                      .field_count = http->count});
+}
+
+/* Fields of an answer whose body is not at hand. */
+static int add_body_fields(pk_http *http, const char *content_type, uint64_t length)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%llu", (unsigned long long) length);
+    int r = content_type ? add(http, "content-type", content_type) : 0;
+    if (r == 0)
+        r = add(http, "content-length", text);
+    if (r == 0)
+        http->fields[http->count - 1].known = PK_FIELD_CONTENT_LENGTH;
+    return r;
+}
+
+int pk_http_reply_body(pk_http *http, unsigned status, const char *content_type, uint64_t length,
+                       const pk_http_body *body)
+{
+    pk_exchange *exchange = http->exchange;
+    bool answered = http->answered;
+    if (answered || length == 0) {
+        if (body->close)
+            body->close(body->self);
+        return answered ? PK_ERR_STATE : pk_http_reply(http, status, content_type, NULL, 0);
+    }
+    http->answered = true;
+    http->body = *body;
+    http->left = length;
+    http->status = status;
+    int r = add_body_fields(http, content_type, length);
+    if (r < 0) {
+        close_body(http);
+        exchange->ops->reply_strict(exchange, &(pk_reply){.http_status = 503});
+    } else if (!is_head(http)) {
+        send_pieces(http);
+    } else {
+        close_body(http);
+        reply_to_head(http);
+    }
+    return r;
+}
+
 void pk_http_serve(pk_http_handler *handler, void *self, pk_exchange *exchange, const pk_head *head)
 {
-    static const pk_exchange_events events = {.on_closed = on_closed};
+    static const pk_exchange_events events = {
+        .on_room = on_room, .on_cancelled = on_cancelled, .on_closed = on_closed};
     pk_memory *memory = &exchange->loop->memory;
     pk_http *http = pk_memory_get(memory, sizeof *http);
     if (!http) {
@@ -139,7 +272,8 @@ void pk_http_serve(pk_http_handler *handler, void *self, pk_exchange *exchange, 
     http->exchange = exchange;
     http->head = head;
     http->count = 0;
-    http->answered = false;
+    http->answered = http->started = false;
+    http->body = (pk_http_body){NULL, NULL, NULL};
     pk_arena_init(&http->arena, memory, 0);
     exchange->events = &events;
     exchange->user = http;

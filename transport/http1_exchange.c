@@ -155,6 +155,14 @@ static void do_reply_strict(pk_exchange *exchange, const pk_reply *reply)
     end_response(http1);
 }
 
+static bool tells_length(const pk_field *fields, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (fields[i].known == PK_FIELD_CONTENT_LENGTH)
+            return true;
+    return false;
+}
+
 static void do_start(pk_exchange *exchange, unsigned http_status, const pk_field *fields,
                      size_t count)
 {
@@ -163,7 +171,8 @@ static void do_start(pk_exchange *exchange, unsigned http_status, const pk_field
         return;
     if (http1->parser.close || http1->draining)
         http1->closing = true;
-    http1->chunked = http1->parser.minor > 0; /* a client of HTTP/1.0 reads to the end */
+    bool has_length = tells_length(fields, count);
+    http1->chunked = !has_length && http1->parser.minor > 0; /* one of HTTP/1.0 reads to the end */
     send_head(http1, http_status, fields, count, SIZE_MAX);
     wanted(http1);
 }

@@ -2,7 +2,8 @@
  * Plain HTTP requests beside calls: for health checks, metrics, a page with its files.
  *
  * Not a web server: a handler sees method, target and fields of a request that is no call, and
- * answers at once with a whole body. The request's own body is not read.
+ * answers at once, with a whole body or with one that is read while it leaves. The request's own body
+ * is not read.
  */
 #ifndef PEKOE_HTTP_H
 #define PEKOE_HTTP_H
@@ -40,6 +41,29 @@ PK_API PK_NODISCARD int pk_http_add_field(pk_http *http, const char *name, const
  */
 PK_API PK_NODISCARD int pk_http_reply(pk_http *http, unsigned status, const char *content_type,
                                       const void *body, size_t length);
+
+/*
+ * The body of an answer, to be read piece by piece: the next one when the last has left as far as the
+ * connection takes it, so that a client that does not read has a few pieces made and no more. Its
+ * functions are called on the loop's thread, which they hold up while they run.
+ */
+typedef struct pk_http_body {
+    /* Fills in at least one byte and at most `room`: how many. 0 or less: no more can be read. */
+    ptrdiff_t (*read)(void *self, void *bytes, size_t room);
+    /* Nothing more is read: all was, or the answer is given up. Called once; may be NULL. */
+    void (*close)(void *self);
+    void *self;
+} pk_http_body;
+
+/*
+ * Answers with a body of exactly `length` bytes, which `content-length` tells. `body` is copied and
+ * closed in any case, later than this returns where its client reads slowly. Where a piece cannot be
+ * read the answer breaks off (500 before the first one, then HTTP/1.1 ends the connection and HTTP/2
+ * resets the stream): no client takes it for whole. Answers to HEAD read none. Otherwise as
+ * pk_http_reply.
+ */
+PK_API PK_NODISCARD int pk_http_reply_body(pk_http *http, unsigned status, const char *content_type,
+                                           uint64_t length, const pk_http_body *body);
 
 PK_END_DECLS
 
