@@ -40,12 +40,10 @@ class Two:
         self.h2.increment_flow_control_window(1 << 30)
         self.bodies, self.heads, self.ended, self.resets = {}, {}, set(), {}
 
-    def ask(self, path, method='GET', window=0):
+    def ask(self, path, method='GET'):
         stream = self.h2.get_next_available_stream_id()
         self.h2.send_headers(stream, [(':method', method), (':path', path), (':scheme', 'http'),
                                       (':authority', 'gateway.test')], end_stream=True)
-        if window:
-            self.h2.increment_flow_control_window(window, stream)
         self.bodies[stream] = bytearray()
         self.sock.sendall(self.h2.data_to_send())
         return stream
@@ -130,7 +128,7 @@ def unread(folder, page, contents):
     for web in clients:
         web.send_head('/large.bin', method='GET', content_type=None)
     two = Two(gateway.address)
-    streams = [two.ask('/large.bin', window=1 << 29) for _ in range(60)]
+    streams = [two.ask('/large.bin') for _ in range(60)]
     limit = time.monotonic() + peers.WAIT
     while descriptors(gateway) < files + 60 + 1 + 120:  # connections, files
         assert time.monotonic() < limit, (descriptors(gateway), files)
@@ -140,7 +138,9 @@ def unread(folder, page, contents):
         same(caller.call(message(b'')).grpc_status(), 0)
     grown = resident(gateway) - memory
     assert grown < 40 << 20, f'{grown} bytes for 120 files of {SIZE}'
-    # One of each goes on, the others go away.
+    # One of each goes on, the others' windows stay shut, and at last they go away.
+    two.h2.increment_flow_control_window(1 << 29, streams[0])
+    two.sock.sendall(two.h2.data_to_send())
     clients[0].sock.settimeout(peers.WAIT)
     same(clients[0].read_reply().body, contents)
     two.read(streams[0])
@@ -216,7 +216,7 @@ def few_descriptors(folder, page, contents):
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     two = Two(gateway.address)
-    streams = [two.ask('/large.bin', window=1 << 29) for _ in range(30)]
+    streams = [two.ask('/large.bin') for _ in range(30)]
     two.read(streams[-1])
     same(two.heads[streams[-1]][':status'], '503')
     same(len([s for s in streams if s in two.ended]), 10)
