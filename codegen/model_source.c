@@ -3,6 +3,8 @@
  */
 #include "codegen/model_source.h"
 
+#include "codegen/varint.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,24 +93,6 @@ void gen_source_find(const struct gen_source *source, const struct gen_path *pat
     }
 }
 
-/* Reads a varint of at most 10 bytes at *at; false where the bytes end too early. */
-static bool read_varint(const uint8_t **at, const uint8_t *end, uint64_t *ret_value)
-{
-    uint64_t value = 0;
-
-    for (unsigned shift = 0; shift < 70 && *at < end; shift += 7) {
-        uint8_t byte = *(*at)++;
-
-        if (shift < 64)
-            value |= (uint64_t) (byte & 0x7f) << shift;
-        if (byte < 0x80) {
-            *ret_value = value;
-            return true;
-        }
-    }
-    return false;
-}
-
 /* One record of a message: a number, or bytes (with data not NULL). */
 struct record {
     uint32_t field;
@@ -126,7 +110,7 @@ static bool read_payload(const uint8_t **at, const uint8_t *end, struct record *
 
     switch (record->wire_type) {
     case WIRE_VARINT:
-        return read_varint(at, end, &record->number);
+        return gen_read_varint(at, end, &record->number);
     case WIRE_FIXED64:
     case WIRE_FIXED32:
         record->length = record->wire_type == WIRE_FIXED64 ? 8 : 4;
@@ -135,7 +119,7 @@ static bool read_payload(const uint8_t **at, const uint8_t *end, struct record *
     case WIRE_LENGTH: {
         uint64_t length;
 
-        if (!read_varint(at, end, &length))
+        if (!gen_read_varint(at, end, &length))
             return false;
         left = (size_t) (end - *at);
         if (length > left)
@@ -158,7 +142,7 @@ static bool read_record(const uint8_t **at, const uint8_t *end, struct record *r
     uint64_t tag;
 
     *ret_record = (struct record){0};
-    if (*at >= end || !read_varint(at, end, &tag) || tag > UINT32_MAX)
+    if (*at >= end || !gen_read_varint(at, end, &tag) || tag > UINT32_MAX)
         return false;
     ret_record->field = (uint32_t) (tag >> 3);
     ret_record->wire_type = (uint32_t) (tag & 7);

@@ -3,7 +3,7 @@
  */
 #include "codegen/request.h"
 
-#include <stdbool.h>
+#include "codegen/varint.h"
 
 /* protoc itself parses no deeper (io::CodedInputStream's default limit). */
 #define DEPTH_LIMIT 100
@@ -16,23 +16,6 @@ static const ProtobufCMessageDescriptor *child_type(const ProtobufCMessageDescri
             return type->fields[i].descriptor;
     }
     return NULL;
-}
-
-static bool skip_varint(const uint8_t **at, const uint8_t *end, uint64_t *ret_value)
-{
-    uint64_t value = 0;
-
-    for (unsigned shift = 0; shift < 70 && *at < end; shift += 7) {
-        uint8_t byte = *(*at)++;
-
-        if (shift < 64)
-            value |= (uint64_t) (byte & 0x7f) << shift;
-        if (byte < 0x80) {
-            *ret_value = value;
-            return true;
-        }
-    }
-    return false;
 }
 
 /*
@@ -48,18 +31,18 @@ static bool is_shallow(const ProtobufCMessageDescriptor *type, const uint8_t *at
         uint64_t tag;
         uint64_t length = 0;
 
-        if (!skip_varint(&at, end, &tag))
+        if (!gen_read_varint(&at, end, &tag))
             return true;
         switch (tag & 7) {
         case 0:
-            if (!skip_varint(&at, end, &length))
+            if (!gen_read_varint(&at, end, &length))
                 return true;
             continue;
         case 1:
             length = 8;
             break;
         case 2:
-            if (!skip_varint(&at, end, &length))
+            if (!gen_read_varint(&at, end, &length))
                 return true;
             break;
         case 5:

@@ -8,6 +8,7 @@
  */
 #include <pekoe/pekoe.h>
 
+#include "flags.h"
 #include "grpc/testing/empty.pekoe.h"
 #include "grpc/testing/messages.pekoe.h"
 #include "grpc/testing/test.pekoe.h"
@@ -512,34 +513,6 @@ static const struct {
     {"channel_soak", channel_soak},
 };
 
-/* The value of --name VALUE or --name=VALUE at argv[*at]; NULL where it is another option. */
-static const char *option(char **argv, int argc, int *at, const char *name)
-{
-    size_t length = strlen(name);
-    const char *argument = argv[*at];
-    if (strncmp(argument, name, length) != 0)
-        return NULL;
-    if (argument[length] == '=')
-        return argument + length + 1;
-    return argument[length] == '\0' && *at + 1 < argc ? argv[++*at] : NULL;
-}
-
-/* Whether --name is at argv[*at]: alone, =true, =false, or with one of these behind it. */
-static bool is_flag(char **argv, int argc, int *at, const char *name, bool *ret_on)
-{
-    size_t length = strlen(name);
-    const char *argument = argv[*at], *value = NULL;
-    if (strncmp(argument, name, length) != 0 ||
-        (argument[length] != '\0' && argument[length] != '='))
-        return false;
-    if (argument[length] == '=')
-        value = argument + length + 1;
-    else if (*at + 1 < argc && strncmp(argv[*at + 1], "--", 2) != 0)
-        value = argv[++*at];
-    *ret_on = !value || strcmp(value, "true") == 0;
-    return !value || *ret_on || strcmp(value, "false") == 0;
-}
-
 /* Whether argv[*at] is one of the soak cases' numbers, which is taken. */
 static bool is_soak_option(char **argv, int argc, int *at)
 {
@@ -554,7 +527,7 @@ static bool is_soak_option(char **argv, int argc, int *at)
         {"--soak_overall_timeout_seconds", &soak.seconds},
     };
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
-        const char *value = option(argv, argc, at, options[i].name);
+        const char *value = flag_value(argv, argc, at, options[i].name);
         if (value) {
             *options[i].number = atoi(value);
             return true;
@@ -595,15 +568,15 @@ int main(int argc, char **argv)
     const char *ca_file = NULL, *override = NULL;
     bool use_tls = false, use_test_ca = false;
     for (int i = 1; i < argc; i++) {
-        if ((value = option(argv, argc, &i, "--server_host"))) {
+        if ((value = flag_value(argv, argc, &i, "--server_host"))) {
             host = value;
-        } else if ((value = option(argv, argc, &i, "--server_port"))) {
+        } else if ((value = flag_value(argv, argc, &i, "--server_port"))) {
             port = value;
-        } else if ((value = option(argv, argc, &i, "--test_case"))) {
+        } else if ((value = flag_value(argv, argc, &i, "--test_case"))) {
             wanted = value;
-        } else if ((value = option(argv, argc, &i, "--ca_file"))) {
+        } else if ((value = flag_value(argv, argc, &i, "--ca_file"))) {
             ca_file = value;
-        } else if ((value = option(argv, argc, &i, "--server_host_override"))) {
+        } else if ((value = flag_value(argv, argc, &i, "--server_host_override"))) {
             override = value;
         } else if (!is_soak_option(argv, argc, &i) &&
                    !is_flag(argv, argc, &i, "--use_tls", &use_tls) &&

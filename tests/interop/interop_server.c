@@ -9,6 +9,7 @@
  */
 #include <pekoe/pekoe.h>
 
+#include "flags.h"
 #include "grpc/testing/empty.pekoe.h"
 #include "grpc/testing/messages.pekoe.h"
 #include "grpc/testing/test.pekoe.h"
@@ -313,34 +314,6 @@ static int serve(const char *address, pk_server_credentials *credentials)
     return 0;
 }
 
-/* The value of --name VALUE or --name=VALUE at argv[*at]; NULL where it is another option. */
-static const char *option(char **argv, int argc, int *at, const char *name)
-{
-    size_t length = strlen(name);
-    const char *argument = argv[*at];
-    if (strncmp(argument, name, length) != 0)
-        return NULL;
-    if (argument[length] == '=')
-        return argument + length + 1;
-    return argument[length] == '\0' && *at + 1 < argc ? argv[++*at] : NULL;
-}
-
-/* Whether --name is at argv[*at]: alone, =true, =false, or with one of these behind it. */
-static bool is_flag(char **argv, int argc, int *at, const char *name, bool *ret_on)
-{
-    size_t length = strlen(name);
-    const char *argument = argv[*at], *value = NULL;
-    if (strncmp(argument, name, length) != 0 ||
-        (argument[length] != '\0' && argument[length] != '='))
-        return false;
-    if (argument[length] == '=')
-        value = argument + length + 1;
-    else if (*at + 1 < argc && strncmp(argv[*at + 1], "--", 2) != 0)
-        value = argv[++*at];
-    *ret_on = !value || strcmp(value, "true") == 0;
-    return !value || *ret_on || strcmp(value, "false") == 0;
-}
-
 static const char usage[] =
     "usage: interop-server --port PORT [--use_tls=true --tls_cert_file FILE --tls_key_file FILE]\n"
     "       interop-server --listen ADDRESS [...]\n"
@@ -355,14 +328,14 @@ int main(int argc, char **argv)
     pk_server_credentials *credentials = NULL;
     bool use_tls = false;
     for (int i = 1; i < argc; i++) {
-        if ((value = option(argv, argc, &i, "--port"))) {
+        if ((value = flag_value(argv, argc, &i, "--port"))) {
             snprintf(local, sizeof local, "127.0.0.1:%s", value);
             address = local;
-        } else if ((value = option(argv, argc, &i, "--listen"))) {
+        } else if ((value = flag_value(argv, argc, &i, "--listen"))) {
             address = value;
-        } else if ((value = option(argv, argc, &i, "--tls_cert_file"))) {
+        } else if ((value = flag_value(argv, argc, &i, "--tls_cert_file"))) {
             certificate.file = value;
-        } else if ((value = option(argv, argc, &i, "--tls_key_file"))) {
+        } else if ((value = flag_value(argv, argc, &i, "--tls_key_file"))) {
             key.file = value;
         } else if (!is_flag(argv, argc, &i, "--use_tls", &use_tls)) {
             fputs(usage, stderr);

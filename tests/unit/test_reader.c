@@ -1,37 +1,13 @@
 /* handlers/streaming/reader.c: reading, flow control, messages with a block of their own. */
 #include <pekoe/pekoe.h>
 
-#include "tests/support/stream_kit.h"
-
-/* ---- A handler that reads when the test says so ---- */
-
-struct probe {
-    pk_call *call;
-    pk_reader *in;
-    pk_promise *end; /* the handler's own */
-    char log[512];   /* what the reads gave */
-};
-
-static void note(struct probe *p, const char *text)
-{
-    cr_assert_lt(strlen(p->log) + strlen(text) + 2, sizeof p->log);
-    strcat(strcat(p->log, p->log[0] ? "|" : ""), text);
-}
+#include "tests/support/stream_probe.h"
 
 static pk_future got(const void *value, void *arg)
 {
     struct probe *p = arg;
     const Helloworld__HelloRequest *request = value;
     note(p, request ? request->name : "END");
-    return pk_done(NULL);
-}
-
-static pk_future failed(const pk_status *status, void *arg)
-{
-    char text[128];
-    snprintf(text, sizeof text, "%s: %.*s", pk_code_name(status->code),
-             (int) status->message.length, (const char *) status->message.bytes);
-    note(arg, text);
     return pk_done(NULL);
 }
 
@@ -42,24 +18,6 @@ static void read_one(struct probe *p)
     pk_current.scope = pk_call_scope(p->call);
     pk_detach(pk_recover(pk_then(pk_reader_read(p->in), got, p), failed, p));
     pk_current.scope = outer;
-    pk_loop_end_turn(pk_call_loop(p->call));
-}
-
-static pk_future probed(void *self, pk_call *call, pk_reader *in, pk_writer *out)
-{
-    struct probe *p = self;
-    p->call = call;
-    p->in = in;
-    cr_assert_eq(pk_reader_call(in), call);
-    p->end = pk_promise_new(pk_call_scope(call));
-    return pk_promise_future(p->end);
-}
-
-static const helloworld_greeter_impl probing = {.stream_hellos = probed};
-
-static void end(struct probe *p)
-{
-    (void) pk_promise_done(p->end, NULL);
     pk_loop_end_turn(pk_call_loop(p->call));
 }
 

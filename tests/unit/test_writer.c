@@ -3,36 +3,12 @@
 
 #include "core/exchange.h"
 #include "handlers/router.h"
-#include "tests/support/stream_kit.h"
-
-/* ---- A handler that writes when the test says so ---- */
-
-struct probe {
-    pk_call *call;
-    pk_writer *out;
-    pk_promise *end; /* the handler's own */
-    char log[512];   /* how the writes went */
-};
-
-static void note(struct probe *p, const char *text)
-{
-    cr_assert_lt(strlen(p->log) + strlen(text) + 2, sizeof p->log);
-    strcat(strcat(p->log, p->log[0] ? "|" : ""), text);
-}
+#include "tests/support/stream_probe.h"
 
 static pk_future written(const void *value, void *arg)
 {
     cr_assert_null(value);
     note(arg, "ok");
-    return pk_done(NULL);
-}
-
-static pk_future failed(const pk_status *status, void *arg)
-{
-    char text[128];
-    snprintf(text, sizeof text, "%s: %.*s", pk_code_name(status->code),
-             (int) status->message.length, (const char *) status->message.bytes);
-    note(arg, text);
     return pk_done(NULL);
 }
 
@@ -49,24 +25,6 @@ static pk_future write_text(struct probe *p, const char *text)
     Helloworld__HelloReply reply = HELLOWORLD__HELLO_REPLY__INIT;
     reply.message = (char *) (uintptr_t) text;
     return helloworld_hello_reply_write(p->out, &reply);
-}
-
-static pk_future probed(void *self, pk_call *call, pk_reader *in, pk_writer *out)
-{
-    struct probe *p = self;
-    p->call = call;
-    p->out = out;
-    cr_assert_eq(pk_writer_call(out), call);
-    p->end = pk_promise_new(pk_call_scope(call));
-    return pk_promise_future(p->end);
-}
-
-static const helloworld_greeter_impl probing = {.stream_hellos = probed};
-
-static void end(struct probe *p)
-{
-    (void) pk_promise_done(p->end, NULL);
-    pk_loop_end_turn(pk_call_loop(p->call));
 }
 
 Test(writer, sends_the_head_with_the_first_message)
