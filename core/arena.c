@@ -9,11 +9,6 @@
 #define FIRST_BLOCK 1024u        /* bytes, header included */
 #define LARGEST_STEP (64u << 10) /* blocks double up to this size; larger ones only on demand */
 
-/* The header keeps what follows it aligned. */
-#define HEADER                                                    \
-    ((sizeof(struct pk_arena_block) + (PK_ARENA_ALIGNMENT - 1)) & \
-     ~(size_t) (PK_ARENA_ALIGNMENT - 1))
-
 /* Takes a block of at least `size` bytes, header included, and makes it the newest. */
 static bool add_block(pk_arena *arena, size_t size)
 {
@@ -24,7 +19,7 @@ static bool add_block(pk_arena *arena, size_t size)
     *block = (struct pk_arena_block){.next = arena->blocks, .size = size};
     arena->blocks = block;
     arena->total += size;
-    arena->at = (uint8_t *) block + HEADER;
+    arena->at = (uint8_t *) block + PK_ARENA_HEADER;
     arena->end = (uint8_t *) block + size;
     return true;
 }
@@ -40,8 +35,8 @@ static pk_arena empty_arena(pk_memory *memory)
 void pk_arena_init(pk_arena *arena, pk_memory *memory, size_t first)
 {
     *arena = empty_arena(memory);
-    if (first > 0 && first <= SIZE_MAX - HEADER)
-        (void) add_block(arena, first + HEADER); /* the next allocation tries again */
+    if (first > 0 && first <= SIZE_MAX - PK_ARENA_HEADER)
+        (void) add_block(arena, first + PK_ARENA_HEADER); /* the next allocation tries again */
 }
 
 static void drop_blocks(pk_arena *arena, struct pk_arena_block *block)
@@ -54,15 +49,9 @@ static void drop_blocks(pk_arena *arena, struct pk_arena_block *block)
     }
 }
 
-void pk_arena_reset(pk_arena *arena)
+void pk_arena_trim(pk_arena *arena)
 {
-    arena->exhausted = false;
-    struct pk_arena_block *newest = arena->blocks;
-    if (!newest)
-        return;
-    drop_blocks(arena, newest->next);
-    newest->next = NULL;
-    arena->at = (uint8_t *) newest + HEADER;
+    drop_blocks(arena, pk_steal(&arena->blocks->next));
 }
 
 void pk_arena_done(pk_arena *arena)
@@ -76,14 +65,14 @@ void *pk_arena_grow(pk_arena *arena, size_t size)
     if (size > SIZE_MAX / 2)
         return NULL;
     size_t needed =
-        HEADER + ((size + (PK_ARENA_ALIGNMENT - 1)) & ~(size_t) (PK_ARENA_ALIGNMENT - 1));
+        PK_ARENA_HEADER + ((size + (PK_ARENA_ALIGNMENT - 1)) & ~(size_t) (PK_ARENA_ALIGNMENT - 1));
     size_t step = arena->blocks ? 2 * arena->blocks->size : FIRST_BLOCK;
     if (step > LARGEST_STEP)
         step = LARGEST_STEP;
     if (!add_block(arena, needed > step ? needed : step) && !add_block(arena, needed))
         return NULL;
     uint8_t *piece = arena->at;
-    arena->at += needed - HEADER;
+    arena->at += needed - PK_ARENA_HEADER;
     return piece;
 }
 

@@ -44,8 +44,25 @@ static inline void pk_arena_init_in(pk_arena *arena, pk_memory *memory, void *by
     *arena = started;
 }
 
+/* Gives back all blocks but the newest. */
+void pk_arena_trim(pk_arena *arena);
+
+/* The header of a block keeps what follows it aligned. */
+#define PK_ARENA_HEADER                                           \
+    ((sizeof(struct pk_arena_block) + (PK_ARENA_ALIGNMENT - 1)) & \
+     ~(size_t) (PK_ARENA_ALIGNMENT - 1))
+
 /* Gives everything back except the newest block, which serves the next round. */
-void pk_arena_reset(pk_arena *arena);
+static inline void pk_arena_reset(pk_arena *arena)
+{
+    struct pk_arena_block *newest = arena->blocks;
+    arena->exhausted = false;
+    if (PK_UNLIKELY(!newest))
+        return;
+    if (PK_UNLIKELY(newest->next != NULL))
+        pk_arena_trim(arena);
+    arena->at = (uint8_t *) newest + PK_ARENA_HEADER;
+}
 
 /* Gives everything back. The arena may be used again. */
 void pk_arena_done(pk_arena *arena);

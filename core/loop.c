@@ -36,20 +36,18 @@ const pk_scope_host pk_loop_host = {.ready = host_ready, .memory = host_memory};
 
 /* ---- Turns ---- */
 
-void pk_loop_drain(pk_loop *loop)
+void pk_loop_run_ready(pk_loop *loop)
 {
-    if (loop->draining)
-        return;
     loop->draining = true;
     struct pk_current outer = pk_current;
-    while (loop->ready_first) {
+    do {
         pk_ready *entry = loop->ready_first;
         loop->ready_first = entry->next;
         if (!loop->ready_first)
             loop->ready_last = &loop->ready_first;
         pk_current = (struct pk_current){.scope = entry->scope};
         entry->run(entry);
-    }
+    } while (loop->ready_first);
     pk_current = outer;
     loop->draining = false;
 }

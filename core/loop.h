@@ -133,8 +133,24 @@ static inline void pk_loop_ready(pk_loop *loop, pk_ready *entry)
     loop->ready_last = &entry->next;
 }
 
+/* The same by way of a scope; where its host is a loop, as nearly always, without asking a table. */
+static inline void pk_scope_ready(const pk_scope *scope, pk_ready *entry)
+{
+    if (PK_LIKELY(scope->host == &pk_loop_host))
+        pk_loop_ready(scope->loop, entry);
+    else
+        scope->host->ready(scope->loop, entry);
+}
+
+/* The slow path of pk_loop_drain: there is an entry. */
+void pk_loop_run_ready(pk_loop *loop);
+
 /* Runs queued entries, and those they queue, until none is left. Does nothing when re-entered. */
-void pk_loop_drain(pk_loop *loop);
+static inline void pk_loop_drain(pk_loop *loop)
+{
+    if (loop->ready_first && !loop->draining)
+        pk_loop_run_ready(loop);
+}
 
 /* Has flush->flush called before the loop blocks; once per turn however often it is asked. */
 void pk_loop_flush_later(pk_loop *loop, pk_flush *flush);

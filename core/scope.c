@@ -31,21 +31,6 @@ void pk_scope_start(pk_scope *scope, const pk_scope_host *host, void *loop)
     scope->label = NULL;
 }
 
-void pk_scope_add(pk_scope *scope, pk_pending *pending)
-{
-    pending->previous = scope->pending.previous;
-    pending->next = &scope->pending;
-    pending->previous->next = pending;
-    scope->pending.previous = pending;
-}
-
-void pk_scope_remove(pk_pending *pending)
-{
-    pending->previous->next = pending->next;
-    pending->next->previous = pending->previous;
-    pending->next = pending->previous = pending;
-}
-
 void pk_scope_cancel(pk_scope *scope, const pk_status *status)
 {
     assert(status->code != PK_OK);

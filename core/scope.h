@@ -68,8 +68,21 @@ void pk_scope_init(pk_scope *scope, pk_memory *memory, const pk_scope_host *host
 /* The same over an arena that is there already: scope->arena. */
 void pk_scope_start(pk_scope *scope, const pk_scope_host *host, void *loop);
 
-void pk_scope_add(pk_scope *scope, pk_pending *pending);
-void pk_scope_remove(pk_pending *pending);
+static inline void pk_scope_add(pk_scope *scope, pk_pending *pending)
+{
+    pending->previous = scope->pending.previous;
+    pending->next = &scope->pending;
+    pending->previous->next = pending;
+    scope->pending.previous = pending;
+}
+
+/* Does nothing to what is in no ring. */
+static inline void pk_scope_remove(pk_pending *pending)
+{
+    pending->previous->next = pending->next;
+    pending->next->previous = pending->previous;
+    pending->next = pending->previous = pending;
+}
 
 /*
  * Settles all that is pending with `status` (borrowed until the scope has ended). What becomes

@@ -78,15 +78,36 @@ static __attribute__((noinline)) pk_future hang_or_fail(pk_future future,
     return hang(future, step, &next) ? next : no_memory();
 }
 
+/* What pk_then does with a pending future that is not of the current scope, or has settled. */
+static __attribute__((noinline)) pk_future then_elsewhere(pk_future future, pk_step *step,
+                                                          void *arg)
+{
+    return hang_or_fail(future, &then_step(step, arg));
+}
+
+static __attribute__((noinline)) pk_future then_deferred(pk_future future, pk_step *step, void *arg)
+{
+    pk_current.depth -= PK_INLINE_STEP;
+    return defer(future, &then_step(step, arg));
+}
+
 /* Everything but the fast path, out of its way: it needs no stack frame then. */
 static __attribute__((noinline)) pk_future then_slowly(pk_future future, pk_step *step, void *arg)
 {
     if (future.state == PK_FUTURE_FAILED)
         return future;
-    if (future.state == PK_FUTURE_PENDING)
-        return hang_or_fail(future, &then_step(step, arg));
-    pk_current.depth -= PK_INLINE_STEP;
-    return defer(future, &then_step(step, arg));
+    if (PK_UNLIKELY(future.state == PK_FUTURE_DONE))
+        return then_deferred(future, step, arg);
+    const pk_promise *pending = future.pointer;
+    const pk_scope *scope = pk_current.scope;
+    if (PK_UNLIKELY(pending->scope != scope || !pk_promise_waits(pending) ||
+                    scope->arena.exhausted))
+        return then_elsewhere(future, step, arg);
+    pk_promise *promise = pk_promise_use(future);
+    if (PK_LIKELY(pk_promise_hang(promise, &then_step(step, arg))))
+        return pk_promise_future(promise);
+    pk_promise_drop(pk_promise_future(promise), &pk_status_no_memory);
+    return no_memory();
 }
 
 /* 13 instructions beyond the step's own where the value is there: docs/futures.md. */

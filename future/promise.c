@@ -101,17 +101,8 @@ static pk_promise *make(pk_scope *scope, pk_promise_state state, uint16_t refere
     return promise;
 }
 
-pk_promise *pk_promise_ref(pk_promise *promise)
+void pk_promise_free(pk_promise *promise)
 {
-    promise->references++;
-    return promise;
-}
-
-void pk_promise_unref(pk_promise *promise)
-{
-    assert(promise->references > 0);
-    if (--promise->references > 0)
-        return;
     assert(!promise->steps && !promise->pinned && !promise->held);
     untrack(promise);
     pk_memory_put(promise->memory, promise, sizeof *promise);
@@ -223,6 +214,20 @@ pk_promise *pk_promise_new(pk_scope *scope)
     return promise;
 }
 
+bool pk_promise_renew(pk_promise *promise)
+{
+    if (PK_UNLIKELY(promise->references != 1 || promise->state != PK_PROMISE_SETTLED))
+        return false;
+    assert(!promise->steps && !promise->pinned && !promise->consumer && !promise->token);
+    promise->state = PK_PROMISE_OPEN;
+    promise->references = 2;
+    promise->consumer = promise->pinned = true;
+    promise->unwanted = false;
+    pk_scope_pin(promise->scope);
+    enter(promise);
+    return true;
+}
+
 /* Every use gives the future a new number: a debug build sees one that is used again. */
 static inline void renew_generation(pk_promise *promise)
 {
@@ -256,7 +261,7 @@ static void settle(pk_promise *promise, pk_future outcome)
     promise->outcome = outcome;
     promise->state = PK_PROMISE_QUEUED;
     promise->references++;
-    promise->scope->host->ready(promise->scope->loop, &promise->ready);
+    pk_scope_ready(promise->scope, &promise->ready);
 }
 
 /* The producer, if there is one, is told and let go; a bridge lets go of what it stands for. */
@@ -435,24 +440,6 @@ void pk_promise_drop(pk_future future, const pk_status *status)
 
 /* ---- Steps ---- */
 
-bool pk_promise_hang(pk_promise *promise, const struct pk_hung_step *step)
-{
-    struct pk_hung_step *hung = pk_memory_get(promise->memory, sizeof *hung);
-    if (!hung)
-        return false;
-    *hung = *step;
-    hung->next = NULL;
-    *promise->last_step = hung;
-    promise->last_step = &hung->next;
-    return true;
-}
-
-bool pk_promise_finally(pk_promise *promise, void (*cleanup)(void *arg), void *arg)
-{
-    struct pk_hung_step step = {.kind = PK_STEP_FINALLY, .fn.finally = cleanup, .arg = arg};
-    return pk_promise_hang(promise, &step);
-}
-
 static inline struct pk_hung_step take_step(pk_promise *promise)
 {
     struct pk_hung_step *first = promise->steps, step = *first;
@@ -515,6 +502,17 @@ pk_promise *pk_bridge_to(pk_scope *scope, pk_promise *source)
     return bridge;
 }
 
+/* The steps that are left go behind those of `target`. */
+static inline void move_steps(pk_promise *promise, pk_promise *target)
+{
+    if (!promise->steps)
+        return;
+    *target->last_step = promise->steps;
+    target->last_step = promise->last_step;
+    promise->steps = NULL;
+    promise->last_step = &promise->steps;
+}
+
 /*
  * A step returned the pending future of `target`. In the same scope, and with this promise's own
  * future used up, the steps left over move there and this promise is through. Otherwise it waits.
@@ -532,12 +530,7 @@ static void forward(pk_promise *promise, pk_promise *target)
         enter(promise);
         return;
     }
-    if (promise->steps) {
-        *target->last_step = promise->steps;
-        target->last_step = promise->last_step;
-        promise->steps = NULL;
-        promise->last_step = &promise->steps;
-    }
+    move_steps(promise, target);
     pk_promise_take_held(target, promise);
     promise->state = PK_PROMISE_SETTLED;
     if (bridge) {
@@ -548,6 +541,20 @@ static void forward(pk_promise *promise, pk_promise *target)
         pk_promise_consumed(target); /* the steps that moved there need no future */
         let_go(promise);
     }
+}
+
+/* The same, where nothing but steps and references has to change: a stream that is read on. */
+static inline bool forward_plainly(pk_promise *promise, pk_promise *target)
+{
+    if (PK_UNLIKELY(promise->unwanted || promise->consumer || promise->held ||
+                    target->state != PK_PROMISE_OPEN || target->scope != promise->scope))
+        return false;
+    move_steps(promise, target);
+    target->consumer = false;
+    target->references--;
+    promise->state = PK_PROMISE_SETTLED;
+    unpin(promise);
+    return true;
 }
 
 static void run_ready(pk_ready *ready)
@@ -562,7 +569,9 @@ static void run_ready(pk_ready *ready)
             bridge_arrived(step.arg, promise, outcome);
             continue;
         }
-        outcome = pk_step_apply(&step, outcome);
+        outcome = PK_LIKELY(step.kind == PK_STEP_THEN && outcome.state == PK_FUTURE_DONE)
+                      ? step.fn.then(outcome.pointer, step.arg)
+                      : pk_step_apply(&step, outcome);
         if (outcome.state != PK_FUTURE_PENDING)
             continue;
         pk_promise *target = pk_promise_use(outcome);
@@ -572,7 +581,8 @@ static void run_ready(pk_ready *ready)
             promise->references--; /* the consumer's; the queue's is left */
             outcome = pk_failed_with(&own_future);
         } else if (target->state != PK_PROMISE_SETTLED) {
-            forward(promise, target);
+            if (PK_UNLIKELY(!forward_plainly(promise, target)))
+                forward(promise, target);
             pk_promise_unref(promise);
             return;
         } else {

@@ -19,6 +19,8 @@
 
 #include "core/loop.h"
 
+#include <assert.h>
+
 /* Receives the outcome of an awaited future: done or failed, never pending. */
 typedef void pk_awaiter(pk_future outcome, void *arg);
 
@@ -113,18 +115,33 @@ void pk_promise_hold(pk_promise *promise, pk_promise *source);
 /* The same for what `source` keeps, while somebody else goes on holding `source`. */
 void pk_promise_take_held(pk_promise *promise, pk_promise *source);
 
+/*
+ * Makes a promise of pk_promise_new that is through, and of which the caller has the one reference,
+ * a new one, as if it had been dropped and made again. False: it is not so, and nothing has changed.
+ */
+PK_NODISCARD bool pk_promise_renew(pk_promise *promise);
+
 /* Another reference; pk_promise_unref drops one. */
-pk_promise *pk_promise_ref(pk_promise *promise);
-void pk_promise_unref(pk_promise *promise);
+static inline pk_promise *pk_promise_ref(pk_promise *promise)
+{
+    promise->references++;
+    return promise;
+}
+
+void pk_promise_free(pk_promise *promise); /* nobody has a reference */
+
+static inline void pk_promise_unref(pk_promise *promise)
+{
+    assert(promise->references > 0);
+    if (--promise->references == 0)
+        pk_promise_free(promise);
+}
 
 /* Whether the outcome is still unknown. */
 static inline bool pk_promise_waits(const pk_promise *promise)
 {
     return promise->state == PK_PROMISE_OPEN || promise->state == PK_PROMISE_FORWARDED;
 }
-
-/* Hangs a clean-up before all later steps of a promise that still has its future. */
-PK_NODISCARD bool pk_promise_finally(pk_promise *promise, void (*cleanup)(void *arg), void *arg);
 
 /* ---- For future.c ---- */
 
@@ -135,7 +152,26 @@ pk_promise *pk_promise_use(pk_future future);
 void pk_promise_consumed(pk_promise *promise);
 
 /* Adds a step; false without memory. */
-PK_NODISCARD bool pk_promise_hang(pk_promise *promise, const struct pk_hung_step *step);
+PK_NODISCARD static inline bool pk_promise_hang(pk_promise *promise,
+                                                const struct pk_hung_step *step)
+{
+    struct pk_hung_step *hung = pk_memory_get(promise->memory, sizeof *hung);
+    if (PK_UNLIKELY(!hung))
+        return false;
+    *hung = *step;
+    hung->next = NULL;
+    *promise->last_step = hung;
+    promise->last_step = &hung->next;
+    return true;
+}
+
+/* Hangs a clean-up before all later steps of a promise that still has its future. */
+PK_NODISCARD static inline bool pk_promise_finally(pk_promise *promise, void (*cleanup)(void *arg),
+                                                   void *arg)
+{
+    const struct pk_hung_step step = {.kind = PK_STEP_FINALLY, .fn.finally = cleanup, .arg = arg};
+    return pk_promise_hang(promise, &step);
+}
 
 /* A promise that is settled already and has one step, in the ready queue; NULL without memory. */
 pk_promise *pk_promise_settled_new(pk_scope *scope, pk_future outcome,

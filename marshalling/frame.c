@@ -1,12 +1,20 @@
 /* Frames out of chunks: see frame.h. */
 #include "marshalling/frame.h"
 
-#include <string.h>
-
 void pk_frame_reader_init(pk_frame_reader *reader, pk_buffer_pool *pool, size_t limit,
                           uint8_t allowed_flags)
 {
-    *reader = (pk_frame_reader){.pool = pool, .limit = limit, .allowed = allowed_flags};
+    /* All but `beginning`, which is not looked at before it was written. */
+    reader->at = reader->end = NULL;
+    reader->holder = NULL;
+    reader->kept = false;
+    reader->allowed = allowed_flags;
+    reader->begun = 0;
+    reader->error = 0;
+    reader->length = 0;
+    reader->limit = limit;
+    reader->pool = pool;
+    reader->gathered = NULL;
 }
 
 /* Lets go of the chunk, which is used up. */
@@ -43,27 +51,28 @@ static int fail(pk_frame_reader *reader, int error)
     return error;
 }
 
-/* Completes the prefix from the chunk. 1 when it is complete, 0 when bytes are missing. */
-static int read_prefix(pk_frame_reader *reader)
+/* Moves bytes of the chunk behind those of the frame that are here, up to `wanted` in all. */
+static inline bool begin(pk_frame_reader *reader, size_t wanted)
 {
-    size_t missing = PK_FRAME_PREFIX - reader->prefix_length;
-    size_t left = (size_t) (reader->end - reader->at);
+    size_t missing = wanted - reader->begun;
+    size_t left = pk_frame_reader_left(reader);
     size_t taken = left < missing ? left : missing;
-    if (taken == 0)
-        return 0;
-    memcpy(reader->prefix + reader->prefix_length, reader->at, taken);
+    pk_frame_reader_add(reader, reader->at, taken);
     reader->at += taken;
-    reader->prefix_length = (uint8_t) (reader->prefix_length + taken);
-    if (taken < missing)
-        return 0;
-    reader->length = pk_frame_read_length(reader->prefix);
-    if (reader->prefix[0] & ~reader->allowed)
+    return taken == missing;
+}
+
+/* Looks at a prefix that is complete. 1, or an error. */
+static int check_prefix(pk_frame_reader *reader)
+{
+    reader->length = pk_frame_read_length(reader->beginning);
+    if (PK_UNLIKELY(reader->beginning[0] & ~reader->allowed))
         return fail(reader, PK_ERR_MALFORMED);
-    return reader->length > reader->limit ? fail(reader, PK_ERR_LIMIT) : 1;
+    return PK_UNLIKELY(reader->length > reader->limit) ? fail(reader, PK_ERR_LIMIT) : 1;
 }
 
 /*
- * Takes what the chunk has of the payload into the reader's own buffer. The buffer grows with what
+ * Takes what the chunk has of a payload that is not short into a buffer. The buffer grows with what
  * has come and not with what the prefix promises. 1 when the payload is complete.
  */
 static int gather(pk_frame_reader *reader)
@@ -91,31 +100,39 @@ int pk_frame_reader_next_slowly(pk_frame_reader *reader, pk_frame *ret_frame)
 {
     if (PK_UNLIKELY(reader->error))
         return reader->error;
-    if (reader->prefix_length == 0 && reader->gathered)
+    if (reader->begun == 0 && PK_UNLIKELY(reader->gathered != NULL))
         reader->gathered = pk_buffer_unref(reader->gathered); /* the frame before this one */
     if (reader->at == reader->end) {
         drop_chunk(reader);
         return 0;
     }
-    if (reader->prefix_length < PK_FRAME_PREFIX) {
-        int r = read_prefix(reader);
-        if (r <= 0)
+    if (reader->begun < PK_FRAME_PREFIX) {
+        if (!begin(reader, PK_FRAME_PREFIX))
+            return 0;
+        int r = check_prefix(reader);
+        if (PK_UNLIKELY(r < 0))
             return r;
     }
-    pk_frame frame = {.flags = reader->prefix[0]};
-    if (!reader->gathered && (size_t) (reader->end - reader->at) >= reader->length) {
-        frame.payload = (pk_slice){reader->at, reader->length};
+    size_t length = reader->length;
+    pk_frame frame = {.flags = reader->beginning[0], .payload.length = length};
+    if (reader->begun == PK_FRAME_PREFIX && !reader->gathered &&
+        pk_frame_reader_left(reader) >= length) {
+        frame.payload.bytes = reader->at;
         frame.holder = reader->holder;
-        reader->at += reader->length;
+        reader->at += length;
+    } else if (PK_LIKELY(length <= PK_FRAME_SHORT - PK_FRAME_PREFIX)) {
+        if (!begin(reader, PK_FRAME_PREFIX + length))
+            return 0;
+        frame.payload.bytes = reader->beginning + PK_FRAME_PREFIX;
     } else {
         int r = gather(reader);
         if (r <= 0)
             return r;
-        frame.payload = (pk_slice){reader->gathered->start, reader->length};
+        frame.payload.bytes = reader->gathered->start;
         frame.holder = reader->gathered;
         frame.gathered = true;
     }
-    reader->prefix_length = 0;
+    reader->begun = 0;
     *ret_frame = frame;
     return 1;
 }

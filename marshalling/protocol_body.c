@@ -23,11 +23,9 @@ void pk_body_reader_init(pk_body_reader *reader, const pk_protocol *protocol,
     reader->arena = arena;
     reader->incoming = incoming;
     reader->limit = limit;
-    reader->kind = kind;
+    reader->kind = kind | (protocol->text ? PK_BODY_TEXT : 0);
     reader->http_status = 0;
     reader->error = 0;
-    reader->trailers_seen = false;
-    reader->base64_form = protocol->text;
     reader->messages = 0;
     reader->plain = NULL;
     reader->text = NULL;
@@ -70,6 +68,7 @@ void pk_body_reader_let_go(pk_body_reader *reader)
 static int fail(pk_body_reader *reader, int error, pk_status status)
 {
     reader->error = error;
+    reader->kind |= PK_BODY_FAILED;
     reader->status = status;
     return error;
 }
@@ -138,7 +137,7 @@ int pk_body_reader_feed(pk_body_reader *reader, const uint8_t *bytes, size_t len
 {
     if (reader->error)
         return reader->error;
-    if (PK_UNLIKELY(reader->base64_form)) {
+    if (PK_UNLIKELY(reader->kind & PK_BODY_TEXT)) {
         /* What is left of the last chunk lies in `text`, which goes now: it must be used up. */
         if (pk_frame_reader_left(&reader->frames) > 0)
             return PK_ERR_STATE;
@@ -237,6 +236,46 @@ static int read_trailers(pk_body_reader *reader, pk_slice block)
     return 0;
 }
 
+/* What a frame is that is compressed, or no message. 1: a message; 0: go on; or negative. */
+static __attribute__((noinline)) int take_flagged(pk_body_reader *reader, const pk_frame *frame,
+                                                  pk_body_message *ret_message)
+{
+    bool is_message = !(frame->flags & PK_FRAME_TRAILERS);
+    bool is_compressed = frame->flags & PK_FRAME_COMPRESSED;
+    pk_body_message message = {frame->payload, frame->holder, frame->gathered, false};
+    if (is_compressed && is_message && (reader->kind & PK_BODY_RAW)) {
+        message.compressed = true;
+    } else if (is_compressed && PK_UNLIKELY(!reader->incoming)) {
+        return fail(
+            reader, PK_ERR_MALFORMED,
+            PK_STATUS(PK_INTERNAL, "the trailers are compressed in a way that is not known"));
+    } else if (is_compressed) {
+        int r = decompress(reader, frame->payload, &message.bytes);
+        if (r < 0)
+            return r;
+        message.holder = reader->plain;
+        message.owned = message.compressed = true;
+    }
+    if (PK_LIKELY(is_message)) {
+        *ret_message = message;
+        return 1;
+    }
+    int r = read_trailers(reader, message.bytes);
+    reader->plain = pk_buffer_unref(reader->plain);
+    if (r == 0)
+        reader->kind |= PK_BODY_OVER;
+    return r;
+}
+
+/* A frame behind one that should have been the last. */
+static int fail_behind_the_end(pk_body_reader *reader, const pk_frame *frame)
+{
+    if (reader->kind & PK_BODY_OVER)
+        return fail(reader, PK_ERR_MALFORMED,
+                    PK_STATUS(PK_INTERNAL, "the body goes on behind its trailers"));
+    return frame->flags & PK_FRAME_TRAILERS ? 0 : fail_second_message(reader);
+}
+
 int pk_body_reader_next(pk_body_reader *reader, pk_body_message *ret_message)
 {
     if (PK_UNLIKELY(reader->error))
@@ -246,41 +285,24 @@ int pk_body_reader_next(pk_body_reader *reader, pk_body_message *ret_message)
     for (;;) {
         pk_frame frame;
         int r = pk_frame_reader_next(&reader->frames, &frame);
-        if (r < 0)
+        if (PK_UNLIKELY(r < 0))
             return fail_frame(reader, r);
         if (r == 0)
             return PK_UNLIKELY(reader->base64.malformed) ? fail_text(reader) : 0;
-        if (PK_UNLIKELY(reader->trailers_seen))
-            return fail(reader, PK_ERR_MALFORMED,
-                        PK_STATUS(PK_INTERNAL, "the body goes on behind its trailers"));
-        bool is_message = !(frame.flags & PK_FRAME_TRAILERS);
-        if (is_message && PK_UNLIKELY((reader->kind & PK_BODY_ONE) && reader->messages > 0))
-            return fail_second_message(reader);
-        pk_body_message message = {frame.payload, frame.holder, frame.gathered, false};
-        bool is_flagged = frame.flags & PK_FRAME_COMPRESSED;
-        if (PK_UNLIKELY(is_flagged && is_message && (reader->kind & PK_BODY_RAW))) {
-            message.compressed = true;
-        } else if (PK_UNLIKELY(is_flagged && !reader->incoming)) {
-            return fail(
-                reader, PK_ERR_MALFORMED,
-                PK_STATUS(PK_INTERNAL, "the trailers are compressed in a way that is not known"));
-        } else if (PK_UNLIKELY(is_flagged)) {
-            r = decompress(reader, frame.payload, &message.bytes);
+        if (PK_UNLIKELY((reader->kind & PK_BODY_OVER) ||
+                        ((reader->kind & PK_BODY_ONE) && reader->messages > 0))) {
+            r = fail_behind_the_end(reader, &frame);
             if (r < 0)
                 return r;
-            message.holder = reader->plain;
-            message.owned = message.compressed = true;
         }
-        if (PK_LIKELY(is_message)) {
+        if (PK_LIKELY(frame.flags == 0))
+            *ret_message = (pk_body_message){frame.payload, frame.holder, frame.gathered, false};
+        else if ((r = take_flagged(reader, &frame, ret_message)) < 0)
+            return r;
+        if (PK_LIKELY(r > 0)) {
             pk_body_reader_count_message(reader);
-            *ret_message = message;
             return 1;
         }
-        r = read_trailers(reader, message.bytes);
-        reader->plain = pk_buffer_unref(reader->plain);
-        if (r < 0)
-            return r;
-        reader->trailers_seen = true;
     }
 }
 
@@ -289,7 +311,7 @@ int pk_body_reader_keep(pk_body_reader *reader)
     if (reader->error)
         return reader->error;
     /* The text's buffer belongs to the reader, and only a feed replaces it. */
-    if (reader->base64_form)
+    if (reader->kind & PK_BODY_TEXT)
         return 0;
     return pk_frame_reader_keep(&reader->frames) < 0 ? fail_no_memory(reader) : 0;
 }
@@ -298,7 +320,7 @@ int pk_body_reader_end(pk_body_reader *reader)
 {
     if (reader->error)
         return reader->error;
-    if (PK_UNLIKELY(reader->base64_form && !pk_base64_stream_complete(&reader->base64)))
+    if (PK_UNLIKELY((reader->kind & PK_BODY_TEXT) && !pk_base64_stream_complete(&reader->base64)))
         return fail_text(reader);
     if (PK_UNLIKELY(pk_frame_reader_inside(&reader->frames)))
         return fail(reader, PK_ERR_MALFORMED,

@@ -26,12 +26,16 @@
 
 typedef struct pk_protocol pk_protocol;
 
-/* Which side reads, and how many messages are due. */
+/* Which side reads, how many messages are due, and what has become of the body. */
 typedef enum pk_body_kind {
     PK_BODY_REQUEST = 0,
     PK_BODY_RESPONSE = 1, /* trailer frames are taken where the protocol has them */
     PK_BODY_ONE = 2,      /* flag: exactly one message (a unary call) */
     PK_BODY_RAW = 4,      /* flag: messages stay compressed */
+    /* Set by the reader itself: */
+    PK_BODY_TEXT = 8,    /* flag: the protocol's body is base64 */
+    PK_BODY_OVER = 16,   /* flag: its trailers have come, nothing may follow */
+    PK_BODY_FAILED = 32, /* flag: there was an error */
 } pk_body_kind;
 
 typedef struct pk_body_message {
@@ -55,8 +59,6 @@ typedef struct pk_body_reader {
     unsigned kind;        /* of pk_body_kind */
     unsigned http_status; /* 400 where the body broke HTTP's side of the bargain, else 0 */
     int error;            /* PK_ERR_* once it has failed; `status` says why */
-    bool trailers_seen;   /* nothing may follow */
-    bool base64_form;     /* of the protocol */
     uint64_t messages;
     pk_frame_reader frames;
     pk_buffer *plain; /* of the message decompressed last */
@@ -101,6 +103,54 @@ static inline void pk_body_reader_done(pk_body_reader *reader)
 PK_NODISCARD int pk_body_reader_feed(pk_body_reader *reader, const uint8_t *bytes, size_t length,
                                      pk_buffer *holder);
 
+/* Whether this is a stream that goes on, and its frames are the chunk as it came. */
+static inline bool pk_body_reader_is_plain(const pk_body_reader *reader)
+{
+    const unsigned not_plain = PK_BODY_ONE | PK_BODY_TEXT | PK_BODY_OVER | PK_BODY_FAILED;
+    return PK_LIKELY(!(reader->kind & not_plain) && !reader->plain);
+}
+
+/*
+ * Feed and next in one for the short messages of a stream. 1: *ret_message was completed by this
+ * chunk, of which there may be more. 0: the chunk is used up, and leaves a message incomplete.
+ * PK_ERR_STATE: it is another kind of chunk; nothing has changed, and it is to be fed.
+ */
+PK_NODISCARD static inline int pk_body_reader_feed_short(pk_body_reader *reader,
+                                                         const uint8_t *bytes, size_t length,
+                                                         pk_body_message *ret_message)
+{
+    pk_frame_reader *frames = &reader->frames;
+    if (PK_UNLIKELY(!pk_body_reader_is_plain(reader) || frames->at != frames->end))
+        return PK_ERR_STATE;
+    if (pk_frame_reader_swallow(frames, bytes, length))
+        return 0;
+    pk_slice payload;
+    if (PK_UNLIKELY(pk_frame_reader_flags(frames) != 0 ||
+                    !pk_frame_reader_complete(frames, bytes, length, &payload)))
+        return PK_ERR_STATE;
+    reader->messages++;
+    *ret_message = (pk_body_message){payload, NULL, false, false};
+    return 1;
+}
+
+/*
+ * Next for the usual case. 1: *ret_message is whole in the chunk. 0: no message is complete, and the
+ * chunk is used up. PK_ERR_STATE: it is another case; nothing has changed, and next is to be asked.
+ */
+PK_NODISCARD static inline int pk_body_reader_next_plainly(pk_body_reader *reader,
+                                                           pk_body_message *ret_message)
+{
+    pk_frame_reader *frames = &reader->frames;
+    pk_slice payload;
+    if (PK_UNLIKELY(!pk_body_reader_is_plain(reader)))
+        return PK_ERR_STATE;
+    if (!pk_frame_reader_take_whole(frames, &payload))
+        return pk_frame_reader_swallow_rest(frames) ? 0 : PK_ERR_STATE;
+    reader->messages++;
+    *ret_message = (pk_body_message){payload, frames->holder, false, false};
+    return 1;
+}
+
 /* Before the first byte: another limit than that of init. */
 static inline void pk_body_reader_set_limit(pk_body_reader *reader, size_t limit)
 {
@@ -129,8 +179,8 @@ static inline bool pk_body_reader_take_whole(pk_body_reader *reader, const uint8
                                              pk_body_message *ret_message)
 {
     const pk_frame_reader *frames = &reader->frames;
-    if (PK_UNLIKELY(length < PK_FRAME_PREFIX || bytes[0] != 0 || reader->base64_form ||
-                    reader->messages > 0 || reader->error || frames->prefix_length > 0 ||
+    if (PK_UNLIKELY(length < PK_FRAME_PREFIX || bytes[0] != 0 || reader->messages > 0 ||
+                    (reader->kind & (PK_BODY_TEXT | PK_BODY_FAILED)) || frames->begun > 0 ||
                     frames->at != frames->end))
         return false;
     size_t message_length = pk_frame_read_length(bytes);

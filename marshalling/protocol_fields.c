@@ -204,7 +204,7 @@ bool pk_protocol_response_head(const pk_protocol *self, const pk_head *head, boo
 void pk_protocol_response_end(const pk_protocol *self, const pk_head *head, const pk_head *trailers,
                               const pk_body_reader *reader, pk_arena *arena, pk_status *ret_status)
 {
-    if (self->trailers_in_body && reader->trailers_seen &&
+    if (self->trailers_in_body && (reader->kind & PK_BODY_OVER) &&
         pk_status_read_fields(reader->trailers.fields, reader->trailers.count, arena, ret_status))
         return;
     if (trailers && pk_status_read_fields(trailers->fields, trailers->count, arena, ret_status))

@@ -24,19 +24,25 @@ static pk_buffer *buffer_for(pk_buffer_pool *pool, size_t length)
 
 /* ---- From a reader ---- */
 
-/* What a prefix of a message that is `length` bytes long and `rest`, its bytes and on, come to. */
-static int copy_behind_prefix(pk_buffer_pool *pool, bool compressed, size_t length, pk_slice rest,
-                              pk_buffer **ret_buffer)
+static void append(pk_buffer *buffer, pk_slice bytes)
 {
-    pk_buffer *buffer =
-        length <= UINT32_MAX ? buffer_for(pool, PK_FRAME_PREFIX + rest.length) : NULL;
+    if (bytes.length > 0)
+        memcpy(buffer->end, bytes.bytes, bytes.length);
+    buffer->end += bytes.length;
+}
+
+/* What a message with its prefix, and the frames `rest` behind it, come to. */
+static int copy_with_prefix(pk_buffer_pool *pool, bool compressed, pk_slice message, pk_slice rest,
+                            pk_buffer **ret_buffer)
+{
+    size_t length = PK_FRAME_PREFIX + message.length + rest.length;
+    pk_buffer *buffer = message.length <= UINT32_MAX ? buffer_for(pool, length) : NULL;
     if (!buffer)
         return PK_ERR_NOMEM;
-    pk_frame_write_prefix(buffer->end, flags_of(compressed), (uint32_t) length);
+    pk_frame_write_prefix(buffer->end, flags_of(compressed), (uint32_t) message.length);
     buffer->end += PK_FRAME_PREFIX;
-    if (rest.length > 0)
-        memcpy(buffer->end, rest.bytes, rest.length);
-    buffer->end += rest.length;
+    append(buffer, message);
+    append(buffer, rest);
     *ret_buffer = buffer;
     return 0;
 }
@@ -55,15 +61,16 @@ int pk_frames_collect(pk_body_reader *reader, const pk_body_message *first, size
         *ret_count = 1;
         return 0;
     }
-    pk_slice all = first->bytes;
+    /* The first may lie in the reader; the others lie in the chunk. */
+    pk_slice rest = {reader->frames.at, 0};
     if (length + PK_FRAME_PREFIX < PK_FRAMES_MOST)
         count += pk_frame_reader_take_alike(&reader->frames, flags_of(first->compressed),
                                             PK_FRAMES_MOST - PK_FRAME_PREFIX - length);
     if (count > 1)
-        all.length = (size_t) (reader->frames.at - all.bytes);
+        rest.length = (size_t) (reader->frames.at - rest.bytes);
     reader->messages += count - 1;
-    int r = copy_behind_prefix(reader->marshalling->buffers, first->compressed, length, all,
-                               ret_buffer);
+    int r = copy_with_prefix(reader->marshalling->buffers, first->compressed, first->bytes, rest,
+                             ret_buffer);
     if (r == 0)
         *ret_count = count;
     return r;
@@ -72,7 +79,7 @@ int pk_frames_collect(pk_body_reader *reader, const pk_body_message *first, size
 int pk_frames_copy_message(pk_buffer_pool *pool, pk_slice message, bool compressed,
                            pk_buffer **ret_buffer)
 {
-    return copy_behind_prefix(pool, compressed, message.length, message, ret_buffer);
+    return copy_with_prefix(pool, compressed, message, (pk_slice){NULL, 0}, ret_buffer);
 }
 
 /* ---- To a writer ---- */

@@ -35,7 +35,7 @@ void pk_reader_open(pk_reader *reader, pk_call *call, const pk_message_type *typ
     reader->call = call;
     reader->type = type;
     pk_arena_init(&reader->arena, call->scope.arena.memory, 0);
-    reader->wait = (struct pk_stream_wait){NULL, NULL};
+    reader->wait = (struct pk_stream_wait){NULL, NULL, NULL};
     reader->kept = NULL;
     reader->kept_bytes = 0;
     reader->taken = NULL;
@@ -61,12 +61,14 @@ static size_t bytes_left(const pk_reader *reader)
     return left + (reader->unread ? pk_buffer_length(reader->unread) : 0);
 }
 
-/* Gives credit back for what was used up, from `least` bytes on. */
+/* Gives credit back for what was used up, from `least` bytes on; at least 1. */
 static void give_credit(pk_reader *reader, size_t least)
 {
     pk_exchange *exchange = reader->call->exchange;
+    if (PK_LIKELY(reader->owed < least))
+        return;
     size_t left = bytes_left(reader);
-    if (!exchange || reader->owed < left + least || reader->owed == left)
+    if (!exchange || reader->owed < left + least)
         return;
     /* What is decoded is not longer than what came (base64): never more than is owed. */
     exchange->ops->consume(exchange, reader->owed - left);
@@ -84,6 +86,16 @@ static void tell_held(pk_reader *reader)
         return;
     reader->held = held;
     reader->call->exchange->ops->hold(reader->call->exchange, held);
+}
+
+/* Gives credit back for all that has come. */
+static inline void give_all_credit(pk_reader *reader)
+{
+    pk_exchange *exchange = reader->call->exchange;
+    if (PK_UNLIKELY(reader->owed == 0 || !exchange))
+        return;
+    exchange->ops->consume(exchange, reader->owed);
+    reader->owed = 0;
 }
 
 /* Lets go of a buffer that a message was decoded in. */
@@ -196,21 +208,37 @@ static int read_raw(pk_call *call, const pk_body_message *message, pk_arena *are
     return r;
 }
 
-static int unmarshal(pk_reader *reader, const pk_body_message *message, pk_arena *arena,
-                     const void **ret_message, pk_buffer **ret_kept, pk_status *ret_status)
+/* A raw message, or one whose bytes need not be copied. */
+static __attribute__((noinline)) int unmarshal_owned(pk_reader *reader,
+                                                     const pk_body_message *message,
+                                                     pk_arena *arena, const void **ret_message,
+                                                     pk_buffer **ret_kept, pk_status *ret_status)
 {
-    int r = PK_UNLIKELY(!reader->type)
+    int r = !reader->type
                 ? read_raw(reader->call, message, arena, ret_message, ret_kept, ret_status)
                 : pk_body_unmarshal(&reader->call->encoding, reader->type, message, arena,
                                     ret_message, ret_kept, ret_status);
-    if (PK_UNLIKELY(*ret_kept != NULL))
+    if (*ret_kept)
         reader->kept_bytes += (*ret_kept)->capacity;
     return r;
 }
 
+static inline int unmarshal(pk_reader *reader, const pk_body_message *message, pk_arena *arena,
+                            const void **ret_message, pk_buffer **ret_kept, pk_status *ret_status)
+{
+    const pk_encoding *encoding = &reader->call->encoding;
+    if (PK_UNLIKELY(!reader->type || message->owned))
+        return unmarshal_owned(reader, message, arena, ret_message, ret_kept, ret_status);
+    *ret_kept = NULL;
+    return pk_unmarshal(encoding->codec, encoding->backup, reader->type, message->bytes, arena,
+                        ret_message, ret_status);
+}
+
 /* The same into a block of its own. */
-static int unmarshal_taken(pk_reader *reader, const pk_body_message *message,
-                           const void **ret_message, pk_status *ret_status)
+static __attribute__((noinline)) int unmarshal_taken(pk_reader *reader,
+                                                     const pk_body_message *message,
+                                                     const void **ret_message,
+                                                     pk_status *ret_status)
 {
     pk_arena arena;
     pk_arena_init(&arena, reader->arena.memory, 0);
@@ -288,9 +316,9 @@ static void break_off(pk_reader *reader, const pk_status *status)
     reader->call->fail(reader->call, status);
 }
 
-/* Decodes for a read. False: the call has ended. */
-static bool decode(pk_reader *reader, const pk_body_message *message, enum pk_reading asked,
-                   const void **ret_message)
+/* Decodes for a read. False: the call has ended. Once in line for each of the three that call it. */
+PK_INLINE bool decode(pk_reader *reader, const pk_body_message *message, enum pk_reading asked,
+                      const void **ret_message)
 {
     reader->call->request_compressed = message->compressed;
     pk_status status;
@@ -369,9 +397,19 @@ static pk_future ask(pk_reader *reader, enum pk_reading asked)
         return pk_failed(call, PK_INTERNAL, "a read is asked for while another one is pending");
     pk_arena_reset(&reader->arena);
     take_back(reader);
-    pk_future now = read_now(reader, asked);
-    if (PK_LIKELY(now.state != PK_FUTURE_PENDING))
-        return now;
+    pk_body_message message;
+    const void *value;
+    int got = pk_body_reader_next_plainly(&call->body, &message);
+    if (PK_LIKELY(got > 0))
+        return decode(reader, &message, asked, &value) ? pk_done(value) : broken_off(call);
+    if (got == 0 && !reader->unread && !reader->ended) {
+        give_all_credit(reader);
+        tell_held(reader);
+    } else {
+        pk_future now = read_now(reader, asked);
+        if (PK_LIKELY(now.state != PK_FUTURE_PENDING))
+            return now;
+    }
     reader->asked = asked;
     return pk_stream_wait(call, &reader->wait);
 }
@@ -429,12 +467,36 @@ char *pk_reader_printf(pk_reader *reader, const char *format, ...)
 
 /* ---- What the exchange tells ---- */
 
-/* Settles the pending read, if what came is enough for it. */
+/* Keeps what is left of a chunk that a pending read got. */
+static void keep_rest(pk_reader *reader)
+{
+    pk_body_reader *body = &reader->call->body;
+    if (PK_UNLIKELY(pk_body_reader_left(body) > 0 && pk_body_reader_keep(body) < 0))
+        break_off(reader, &body->status);
+}
+
+/*
+ * Settles the pending read and lets whoever waits for it go on at once: what it reads next may be
+ * here, in the transport's buffer still. Where the loop drains its ready queue already, that waits
+ * for its place in there.
+ */
+static void settle_pending(pk_reader *reader, const void *message)
+{
+    pk_call *call = reader->call;
+    pk_scope_pin(&call->scope); /* steps may end the call, and close its exchange */
+    pk_stream_settle(&reader->wait, pk_done(message));
+    pk_loop_drain(call->loop);
+    if (PK_LIKELY(pk_call_is_open(call)))
+        keep_rest(reader);
+    pk_scope_unpin(&call->scope);
+}
+
+/* The same, if what came is enough for it. */
 static void serve_pending(pk_reader *reader)
 {
     pk_future now = read_now(reader, reader->asked);
     if (now.state == PK_FUTURE_DONE)
-        pk_stream_settle(&reader->wait, now);
+        settle_pending(reader, now.pointer);
 }
 
 /* Keeps bytes for later reads. */
@@ -449,22 +511,46 @@ static void keep_unread(pk_reader *reader, const uint8_t *bytes, size_t length)
         break_off(reader, &pk_status_no_memory);
 }
 
+/* A chunk for a pending read, which has used up all that came before. */
+static __attribute__((noinline)) void take_chunk(pk_reader *reader, const uint8_t *bytes,
+                                                 size_t length)
+{
+    pk_body_reader *body = &reader->call->body;
+    if (PK_LIKELY(pk_body_reader_feed(body, bytes, length, NULL) == 0))
+        serve_pending(reader);
+    else
+        break_off(reader, &body->status);
+}
+
+/* The same where `message` is the first that it completes. */
+static __attribute__((noinline)) void take_message(pk_reader *reader,
+                                                   const pk_body_message *message)
+{
+    const void *value;
+    if (PK_LIKELY(decode(reader, message, reader->asked, &value)))
+        settle_pending(reader, value);
+}
+
 void pk_reader_data(pk_reader *reader, const uint8_t *bytes, size_t length)
 {
     pk_call *call = reader->call;
-    reader->owed += length;
     if (!pk_stream_is_awaited(&reader->wait)) {
+        reader->owed += length;
         keep_unread(reader, bytes, length);
         return;
     }
-    /* A pending read has used up all that came before. */
-    int r = pk_body_reader_feed(&call->body, bytes, length, NULL);
-    if (PK_LIKELY(r == 0))
-        serve_pending(reader);
-    if (PK_UNLIKELY(!pk_call_is_open(call)))
+    pk_body_message message;
+    int got = pk_body_reader_feed_short(&call->body, bytes, length, &message);
+    if (got == 0) {
+        /* What came before is not owed any more. */
+        call->exchange->ops->consume(call->exchange, length);
         return;
-    if (PK_UNLIKELY(r < 0 || pk_body_reader_keep(&call->body) < 0))
-        break_off(reader, &call->body.status);
+    }
+    reader->owed += length;
+    if (PK_LIKELY(got > 0))
+        take_message(reader, &message);
+    else
+        take_chunk(reader, bytes, length);
 }
 
 void pk_reader_end(pk_reader *reader)
@@ -478,67 +564,8 @@ void pk_reader_end(pk_reader *reader)
 
 void pk_reader_close(pk_reader *reader)
 {
-    pk_exchange *exchange = reader->call->exchange;
-    if (reader->owed > 0 && exchange)
-        exchange->ops->consume(exchange, reader->owed);
+    give_all_credit(reader);
     reader->owed = 0;
     reader->unread = pk_buffer_unref(reader->unread);
     pk_stream_forget(&reader->wait);
-}
-
-/* ---- Reading to the end ---- */
-
-struct each {
-    pk_reader *reader;
-    pk_future (*read)(pk_reader *reader);
-    pk_step *fn;
-    void *arg;
-};
-
-static pk_future each_message(struct each *each, pk_future read);
-
-static pk_future each_read(const void *message, void *arg)
-{
-    return each_message(arg, pk_done(message));
-}
-
-static pk_future each_handled(const void *unused, void *arg)
-{
-    struct each *each = arg;
-    return each_message(each, each->read(each->reader));
-}
-
-/* A plain loop over what is there; it goes on in a step only where something is pending. */
-static pk_future each_message(struct each *each, pk_future read)
-{
-    for (;;) {
-        if (read.state != PK_FUTURE_DONE)
-            return pk_then(read, each_read, each);
-        if (!read.pointer)
-            return read;
-        pk_future handled = each->fn(read.pointer, each->arg);
-        if (handled.state != PK_FUTURE_DONE)
-            return pk_then(handled, each_handled, each);
-        read = each->read(each->reader);
-    }
-}
-
-static pk_future read_each(pk_reader *reader, pk_future (*read)(pk_reader *), pk_step *fn,
-                           void *arg)
-{
-    struct each *each = pk_arena_try(&reader->call->scope.arena, sizeof *each);
-    if (!each)
-        return pk_failed_with(&pk_status_no_memory);
-    *each = (struct each){reader, read, fn, arg};
-    return each_message(each, read(reader));
-}
-
-pk_future pk_reader_each(pk_reader *reader, pk_step *fn, void *arg)
-{
-    return read_each(reader, pk_reader_read, fn, arg);
-}
-
-pk_future pk_reader_each_frames(pk_reader *reader, pk_step *fn, void *arg)
-{
-    return read_each(reader, pk_reader_read_frames, fn, arg);
 }

@@ -15,10 +15,14 @@
 
 struct pk_taken; /* a message of pk_reader_take; see reader.c */
 
-/* An operation's promise. It is kept after it was settled until its step has begun to run. */
+/*
+ * An operation's promise. It is kept after it was settled until its step has begun to run, and then
+ * until the next operation but one, which waits with it again.
+ */
 struct pk_stream_wait {
     pk_promise *producer; /* our end of it; NULL once settled */
     pk_promise *promise;  /* a reference; NULL: none was made yet */
+    pk_promise *spare;    /* the one before, a reference; NULL: none */
 };
 
 /* What a read is to give. */

@@ -18,14 +18,23 @@ bool pk_stream_waits(const struct pk_stream_wait *wait)
            (wait->promise->state == PK_PROMISE_OPEN || wait->promise->state == PK_PROMISE_QUEUED);
 }
 
+/* A new promise in the place of the spare one. NULL without memory. */
+static __attribute__((noinline)) pk_promise *new_promise(pk_call *call, struct pk_stream_wait *wait)
+{
+    if (wait->spare)
+        pk_promise_unref(wait->spare);
+    return pk_promise_new(&call->scope);
+}
+
 pk_future pk_stream_wait(pk_call *call, struct pk_stream_wait *wait)
 {
-    pk_stream_forget(wait);
-    pk_promise *promise = pk_promise_new(&call->scope);
-    if (PK_LIKELY(promise != NULL)) {
-        wait->producer = promise;
-        wait->promise = pk_promise_ref(promise);
-    }
+    if (PK_UNLIKELY(wait->producer != NULL)) /* the last one was given up */
+        pk_promise_unref(pk_steal(&wait->producer));
+    pk_promise *promise = wait->spare;
+    if (PK_UNLIKELY(!promise || !pk_promise_renew(promise)))
+        promise = new_promise(call, wait);
+    wait->spare = wait->promise;
+    wait->producer = wait->promise = promise ? pk_promise_ref(promise) : NULL;
     return pk_promise_future(promise);
 }
 
@@ -44,6 +53,8 @@ void pk_stream_forget(struct pk_stream_wait *wait)
         pk_promise_unref(pk_steal(&wait->producer));
     if (wait->promise)
         pk_promise_unref(pk_steal(&wait->promise));
+    if (wait->spare)
+        pk_promise_unref(pk_steal(&wait->spare));
 }
 
 /* ---- Life ---- */

@@ -13,7 +13,7 @@ void pk_writer_open(pk_writer *writer, pk_call *call, const pk_message_type *typ
 {
     writer->call = call;
     writer->type = type;
-    writer->wait = (struct pk_stream_wait){NULL, NULL};
+    writer->wait = (struct pk_stream_wait){NULL, NULL, NULL};
     writer->started = false;
     writer->plain = false;
 }

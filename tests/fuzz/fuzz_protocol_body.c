@@ -29,7 +29,28 @@ static void add(struct outcome *outcome, pk_slice bytes)
         outcome->hash = (outcome->hash ^ bytes.bytes[i]) * UINT64_C(1099511628211);
 }
 
-static struct outcome read_all(unsigned choice, const uint8_t *bytes, size_t size, size_t piece)
+/* Feeds a chunk, and the first message of it; `short_cuts`: as the reader of a stream does. */
+static int feed(pk_body_reader *reader, const uint8_t *bytes, size_t length, bool short_cuts,
+                pk_body_message *ret_message)
+{
+    int r = PK_ERR_STATE;
+    if (short_cuts)
+        r = pk_body_reader_feed_short(reader, bytes, length, ret_message);
+    if (r == PK_ERR_STATE)
+        r = pk_body_reader_feed(reader, bytes, length, NULL);
+    else
+        return r;
+    return r < 0 ? r : pk_body_reader_next(reader, ret_message);
+}
+
+static int next(pk_body_reader *reader, bool short_cuts, pk_body_message *ret_message)
+{
+    int r = short_cuts ? pk_body_reader_next_plainly(reader, ret_message) : PK_ERR_STATE;
+    return r == PK_ERR_STATE ? pk_body_reader_next(reader, ret_message) : r;
+}
+
+static struct outcome read_all(unsigned choice, const uint8_t *bytes, size_t size, size_t piece,
+                               bool short_cuts)
 {
     static const pk_protocol *const protocols[] = {&pk_protocol_grpc, &pk_protocol_grpc_web,
                                                    &pk_protocol_grpc_web_text, &pk_protocol_grpc};
@@ -55,8 +76,8 @@ static struct outcome read_all(unsigned choice, const uint8_t *bytes, size_t siz
         if (!exact)
             abort();
         memcpy(exact, bytes + at, now);
-        r = pk_body_reader_feed(&reader, exact, now, NULL);
-        while (r >= 0 && (r = pk_body_reader_next(&reader, &message)) > 0) {
+        r = feed(&reader, exact, now, short_cuts, &message);
+        for (; r > 0; r = next(&reader, short_cuts, &message)) {
             if (message.bytes.length > LIMIT)
                 abort();
             add(&outcome, message.bytes);
@@ -100,10 +121,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (size < 2)
         return 0;
-    struct outcome whole = read_all(data[0], data + 2, size - 2, size);
-    struct outcome cut = read_all(data[0], data + 2, size - 2, data[1] % 16u + 1);
-    if (whole.hash != cut.hash || whole.messages != cut.messages || whole.error != cut.error ||
-        whole.code != cut.code)
-        abort();
+    size_t piece = data[1] % 16u + 1;
+    struct outcome whole = read_all(data[0], data + 2, size - 2, size, false);
+    for (int short_cuts = 0; short_cuts < 2; short_cuts++) {
+        struct outcome cut = read_all(data[0], data + 2, size - 2, piece, short_cuts);
+        if (whole.hash != cut.hash || whole.messages != cut.messages || whole.error != cut.error ||
+            whole.code != cut.code)
+            abort();
+    }
     return 0;
 }

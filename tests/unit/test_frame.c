@@ -109,6 +109,34 @@ Test(frame, every_split_gives_the_same_frames, .init = set_up, .fini = tear_down
     }
 }
 
+/* The longest that is put together in the reader, and the shortest that is not. */
+Test(frame, short_frames_take_no_buffer, .init = set_up, .fini = tear_down)
+{
+    for (size_t length = 0; length <= PK_FRAME_SHORT - PK_FRAME_PREFIX + 1; length++) {
+        bool is_short = length <= PK_FRAME_SHORT - PK_FRAME_PREFIX;
+        for (size_t cut = 1; cut < PK_FRAME_PREFIX + length; cut++) {
+            uint8_t bytes[PK_FRAME_SHORT + 1];
+            memset(bytes, 'x', sizeof bytes);
+            pk_frame_write_prefix(bytes, 1, (uint32_t) length);
+            pk_frame frame;
+            feed(bytes, cut);
+            cr_assert_eq(pk_frame_reader_next(&reader, &frame), 0);
+            cr_assert(pk_frame_reader_inside(&reader));
+            bool gathers = !is_short && cut >= PK_FRAME_PREFIX;
+            cr_assert_eq(pk_frame_reader_held(&reader), gathers ? cut - PK_FRAME_PREFIX : 0);
+            feed(bytes + cut, PK_FRAME_PREFIX + length - cut);
+            cr_assert_eq(pk_frame_reader_next(&reader, &frame), 1);
+            cr_assert_eq(frame.flags, 1);
+            cr_assert_eq(frame.payload.length, length);
+            cr_assert_eq(memcmp(frame.payload.bytes, bytes + PK_FRAME_PREFIX, length), 0);
+            cr_assert_eq(frame.gathered, gathers);
+            cr_assert_eq(pool.lent, gathers);
+            cr_assert_eq(pk_frame_reader_next(&reader, &frame), 0);
+            cr_assert_eq(pool.lent, 0);
+        }
+    }
+}
+
 Test(frame, a_gathered_payload_is_padded_and_its_own, .init = set_up, .fini = tear_down)
 {
     uint8_t big[PK_FRAME_PREFIX + 512] = {0, 0, 0, 2, 0};

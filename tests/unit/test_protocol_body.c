@@ -247,11 +247,13 @@ Test(protocol_body, every_truncation_and_flip_of_every_sample_is_an_error_or_rig
     }
 }
 
-Test(protocol_body, a_message_in_one_chunk_is_not_copied_and_others_are_owned, .init = set_up,
+Test(protocol_body, a_message_in_one_chunk_is_not_copied_and_long_ones_are_owned, .init = set_up,
      .fini = tear_down)
 {
+    /* The second is one byte longer than what the reader itself has room for. */
+    uint8_t bytes[8 + PK_FRAME_SHORT + 1] = ABC "\0\0\0\0\x3c";
     pk_buffer *chunk = pk_buffer_get(&fixture.pool);
-    cr_assert_eq(pk_buffer_prepend(chunk, SIZED(ABC ABC)), 0);
+    cr_assert_eq(pk_buffer_prepend(chunk, bytes, sizeof bytes), 0);
     start(&pk_protocol_grpc, NULL, 1000, PK_BODY_REQUEST);
     pk_body_message message;
     cr_assert_eq(pk_body_reader_feed(&reader, chunk->start, pk_buffer_length(chunk) - 1, chunk), 0);
@@ -260,13 +262,119 @@ Test(protocol_body, a_message_in_one_chunk_is_not_copied_and_others_are_owned, .
     cr_expect_eq(message.holder, chunk);
     cr_expect_not(message.owned);
     cr_expect_eq(pk_body_reader_next(&reader, &message), 0);
-    cr_expect_eq(pk_body_reader_held(&reader), 2);
+    cr_expect_eq(pk_body_reader_held(&reader), 59);
     cr_assert_eq(pk_body_reader_feed(&reader, chunk->end - 1, 1, chunk), 0);
     cr_assert_eq(pk_body_reader_next(&reader, &message), 1);
     cr_expect(message.owned);
     cr_expect_neq(message.holder, chunk);
     cr_expect_eq(reader.messages, 2);
     pk_buffer_unref(chunk);
+}
+
+Test(protocol_body, a_short_message_in_pieces_lies_in_the_reader, .init = set_up, .fini = tear_down)
+{
+    start(&pk_protocol_grpc, NULL, 1000, PK_BODY_REQUEST);
+    pk_body_message message;
+    cr_assert_eq(pk_body_reader_feed(&reader, (const uint8_t *) ABC, 7, NULL), 0);
+    cr_expect_eq(pk_body_reader_next(&reader, &message), 0);
+    cr_expect_eq(pk_body_reader_held(&reader), 0);
+    cr_assert_eq(pk_body_reader_feed(&reader, (const uint8_t *) "c", 1, NULL), 0);
+    cr_assert_eq(pk_body_reader_next(&reader, &message), 1);
+    cr_expect_eq(memcmp(message.bytes.bytes, "abc", 3), 0);
+    cr_expect_not(message.owned);
+    cr_expect_null(message.holder);
+    cr_expect_eq(fixture.pool.lent, 0);
+}
+
+/* A stream's messages as its reader takes them: by the short cuts wherever these will do. */
+static const char *outcome_of_short_cuts(const uint8_t *body, size_t length, size_t first,
+                                         size_t piece)
+{
+    static char text[2048];
+    char *at = text;
+    int r = 0;
+    text[0] = '\0';
+    for (size_t done = 0, now = first; r >= 0 && done < length; done += now, now = piece) {
+        now = length - done < now ? length - done : now;
+        uint8_t *exact = malloc(now + (now == 0));
+        cr_assert_not_null(exact);
+        memcpy(exact, body + done, now);
+        pk_body_message message;
+        r = pk_body_reader_feed_short(&reader, exact, now, &message);
+        if (r == PK_ERR_STATE) {
+            cr_assert_eq(pk_body_reader_feed(&reader, exact, now, NULL), 0);
+            r = pk_body_reader_next(&reader, &message);
+        }
+        while (r > 0) {
+            at += sprintf(at, "[%.*s]", (int) message.bytes.length,
+                          (const char *) message.bytes.bytes);
+            r = pk_body_reader_next_plainly(&reader, &message);
+            if (r == PK_ERR_STATE)
+                r = pk_body_reader_next(&reader, &message);
+        }
+        memset(exact, 0xee, now);
+        free(exact);
+    }
+    if (r >= 0)
+        r = pk_body_reader_end(&reader);
+    sprintf(at, " %d", r < 0 ? (int) reader.status.code : 0);
+    return text;
+}
+
+#define FIFTY_NINE "sssssssssssssssssssssssssssssssssssssssssssssssssssssssssss"
+#define SIXTY FIFTY_NINE "s"
+
+Test(protocol_body, short_cuts_come_to_the_same, .init = set_up, .fini = tear_down)
+{
+    static const struct {
+        const char *body;
+        size_t length;
+        const char *outcome;
+    } rows[] = {
+        {SIZED(ABC EMPTY ABC EMPTY EMPTY ABC), "[abc][][abc][][][abc] 0"},
+        {SIZED(ABC "\0\0\0\0\x3b" FIFTY_NINE), "[abc][" FIFTY_NINE "] 0"},
+        {SIZED(ABC "\0\0\0\0\x3c" SIXTY ABC), "[abc][" SIXTY "][abc] 0"},
+        {SIZED(ABC "\0\0\0\0\x04"
+                   "abc"),
+         "[abc] 13"},
+        {SIZED(ABC "\x02\0\0\0\0" ABC), "[abc] 13"},
+        {SIZED(ABC "\0\0\0\x03\xe9" ABC), "[abc] 8"},
+        {SIZED(ABC "\x01\0\0\0\x03"
+                   "abc"),
+         "[abc] 13"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const uint8_t *body = (const uint8_t *) rows[i].body;
+        for (size_t first = 1; first <= rows[i].length; first++) {
+            for (size_t piece = 1; piece <= rows[i].length; piece++) {
+                start(&pk_protocol_grpc, NULL, 1000, PK_BODY_REQUEST);
+                const char *came = outcome_of_short_cuts(body, rows[i].length, first, piece);
+                cr_assert_str_eq(came, rows[i].outcome, "row %zu, pieces of %zu and %zu", i, first,
+                                 piece);
+            }
+        }
+    }
+}
+
+Test(protocol_body, short_cuts_leave_alone_what_is_not_a_plain_stream, .init = set_up,
+     .fini = tear_down)
+{
+    pk_body_message message;
+    const uint8_t *body = (const uint8_t *) ABC;
+    start(&pk_protocol_grpc_web_text, NULL, 1000, PK_BODY_REQUEST);
+    cr_expect_eq(pk_body_reader_feed_short(&reader, body, 4, &message), PK_ERR_STATE);
+    start(&pk_protocol_grpc, NULL, 1000, PK_BODY_REQUEST | PK_BODY_ONE);
+    cr_expect_eq(pk_body_reader_feed_short(&reader, body, 4, &message), PK_ERR_STATE);
+    /* Behind trailers; behind an error. */
+    start(&pk_protocol_grpc_web, NULL, 1000, PK_BODY_RESPONSE);
+    cr_assert_eq(pk_body_reader_feed(&reader, (const uint8_t *) "\x80\0\0\0\0", 5, NULL), 0);
+    cr_assert_eq(pk_body_reader_next(&reader, &message), 0);
+    cr_expect_eq(pk_body_reader_feed_short(&reader, body, 4, &message), PK_ERR_STATE);
+    start(&pk_protocol_grpc, NULL, 1000, PK_BODY_REQUEST);
+    cr_assert_eq(pk_body_reader_feed(&reader, (const uint8_t *) "\x04\0\0\0\0", 5, NULL), 0);
+    cr_assert_eq(pk_body_reader_next(&reader, &message), PK_ERR_MALFORMED);
+    cr_expect_eq(pk_body_reader_feed_short(&reader, body, 4, &message), PK_ERR_STATE);
+    cr_expect_eq(pk_body_reader_next_plainly(&reader, &message), PK_ERR_STATE);
 }
 
 Test(protocol_body, a_whole_body_may_be_taken_at_once_and_anything_else_not, .init = set_up,

@@ -169,19 +169,41 @@ Test(protocol_frames, a_message_that_was_gathered_is_not_copied, .init = set_up,
     pk_body_message message;
     pk_buffer *run;
     size_t count;
+    /* One byte longer than what the reader itself has room for, and an empty one. */
+    static const uint8_t bytes[PK_FRAME_SHORT + 1 + PK_FRAME_PREFIX] = {
+        1, 0, 0, 0, PK_FRAME_SHORT - PK_FRAME_PREFIX + 1, [PK_FRAME_SHORT + 1] = 1};
     start(&pk_protocol_grpc, 100);
-    cr_assert_eq(pk_body_reader_feed(&reader, (const uint8_t *) "\1\0\0\0\4ab", 7, NULL), 0);
+    cr_assert_eq(pk_body_reader_feed(&reader, bytes, 7, NULL), 0);
     cr_assert_eq(pk_body_reader_next(&reader, &message), 0);
-    cr_assert_eq(pk_body_reader_feed(&reader, (const uint8_t *) "cd\1\0\0\0\0", 7, NULL), 0);
+    cr_assert_eq(pk_body_reader_feed(&reader, bytes + 7, sizeof bytes - 7, NULL), 0);
     cr_assert_eq(pk_body_reader_next(&reader, &message), 1);
     cr_assert_eq(pk_frames_collect(&reader, &message, &count, &run), 0);
     cr_assert_eq(run, message.holder);
     cr_assert_eq(count, 1);
-    cr_assert_eq(pk_buffer_length(run), 9);
-    cr_assert_arr_eq(run->start, "\1\0\0\0\4abcd", 9);
+    cr_assert_eq(pk_buffer_length(run), PK_FRAME_SHORT + 1);
+    cr_assert_arr_eq(run->start, bytes, PK_FRAME_SHORT + 1);
     cr_assert_eq(pk_body_reader_next(&reader, &message), 1);
     cr_assert_eq(message.bytes.length, 0);
-    cr_assert_arr_eq(run->start, "\1\0\0\0\4abcd", 9);
+    cr_assert_arr_eq(run->start, bytes, PK_FRAME_SHORT + 1);
+    pk_buffer_unref(run);
+    cr_assert_eq(pk_body_reader_next(&reader, &message), 0);
+}
+
+Test(protocol_frames, a_short_message_that_came_in_pieces_begins_a_run, .init = set_up,
+     .fini = tear_down)
+{
+    pk_body_message message;
+    pk_buffer *run;
+    size_t count;
+    start(&pk_protocol_grpc, 100);
+    cr_assert_eq(pk_body_reader_feed(&reader, (const uint8_t *) "\1\0\0\0\4ab", 7, NULL), 0);
+    cr_assert_eq(pk_body_reader_next(&reader, &message), 0);
+    cr_assert_eq(pk_body_reader_feed(&reader, (const uint8_t *) "cd\1\0\0\0\1e\1", 9, NULL), 0);
+    cr_assert_eq(pk_body_reader_next(&reader, &message), 1);
+    cr_assert_eq(pk_frames_collect(&reader, &message, &count, &run), 0);
+    cr_assert_eq(count, 2);
+    cr_assert_eq(pk_buffer_length(run), 15);
+    cr_assert_arr_eq(run->start, "\1\0\0\0\4abcd\1\0\0\0\1e", 15);
     pk_buffer_unref(run);
     cr_assert_eq(pk_body_reader_next(&reader, &message), 0);
 }
