@@ -33,7 +33,7 @@ def main():
         print('1..0 # SKIP this needs two processors')
         return 0
     build = pathlib.Path(sys.argv[1])
-    peers.PATIENCE = 3
+    peers.PATIENCE = 5
     commands = {'pekoe': [build / 'jmh-like-bench/peers-greeter', '--listen', '127.0.0.1:{port}'],
                 'mute': python(MUTE), 'gone': python("print('serving')"),
                 'never there': python('pass')}
@@ -52,7 +52,7 @@ def main():
          {name: {'pekoe': 2} for name in (ROW, OTHER, 'client')}),
         ('and a table', table.count('pekoe  ') == 3 and 'mute' not in table),
         ('who does not answer is named with its row',
-         bench.failures.get(('mute', ROW)) == 'not done after 3 seconds'),
+         bench.failures.get(('mute', ROW)) == 'not done after 5 seconds'),
         ('so is who has gone', ('gone', ROW) in bench.failures),
         ('and who does not start',
          bench.failures.get(('never there', 'start')) == 'the server does not start'),
