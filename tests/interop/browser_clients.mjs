@@ -3,7 +3,8 @@
 // Each client has unary(name, options) and stream(name, options, onMessage). Options: meta (an
 // object), timeoutMs, signal. What they resolve to has message (unary), headers and trailers; what
 // they reject with has code (a number), message, trailers and detail, the name in the error's rich
-// details. `incremental`: a stream's messages reach the page before the stream has ended.
+// details. `incremental`: a stream's messages reach the page before the stream has ended. With
+// `credentials` they send and take the server's cookies.
 import { createFileRegistry, fromBinary } from '@bufbuild/protobuf';
 import { base64Decode } from '@bufbuild/protobuf/wire';
 import { FileDescriptorSetSchema } from '@bufbuild/protobuf/wkt';
@@ -53,8 +54,8 @@ function failure(code, message, trailers, detail) {
 
 // ---- grpc-web ----
 
-function grpcWebClient(base, format) {
-  const client = new grpcWeb.GrpcWebClientBase({ format });
+function grpcWebClient(base, format, credentials) {
+  const client = new grpcWeb.GrpcWebClientBase({ format, withCredentials: credentials });
   const method = (name, type) => new grpcWeb.MethodDescriptor(`/helloworld.Greeter/${name}`, type,
     Object, Object, (request) => HelloRequest.toBinary(request),
     (bytes) => HelloReply.fromBinary(new Uint8Array(bytes)));
@@ -103,9 +104,12 @@ function grpcWebClient(base, format) {
 
 // ---- @connectrpc/connect-web ----
 
-function connectClient(base) {
+function connectClient(base, credentials) {
   const client = createClient(registry.getService('helloworld.Greeter'),
-    createGrpcWebTransport({ baseUrl: base }));
+    createGrpcWebTransport({
+      baseUrl: base,
+      fetch: credentials ? (input, init) => fetch(input, { ...init, credentials: 'include' }) : fetch,
+    }));
   const detailType = registry.getMessage('helloworld.HelloRequest');
 
   async function run({ meta = {}, timeoutMs, signal }, open) {
@@ -138,8 +142,9 @@ function connectClient(base) {
 
 // ---- @protobuf-ts/grpcweb-transport ----
 
-function protobufTsClient(base, format) {
-  const transport = new GrpcWebFetchTransport({ baseUrl: base, format });
+function protobufTsClient(base, format, credentials) {
+  const fetchInit = credentials ? { credentials: 'include' } : {};
+  const transport = new GrpcWebFetchTransport({ baseUrl: base, format, fetchInit });
   const { methods } = new ServiceType('helloworld.Greeter', [
     { name: 'SayHello', I: HelloRequest, O: HelloReply, options: {} },
     { name: 'ItKeepsReplying', serverStreaming: true, I: HelloRequest, O: HelloReply, options: {} },
@@ -175,9 +180,10 @@ function protobufTsClient(base, format) {
   };
 }
 
-export function clients(base) {
+export function clients(base, credentials = false) {
   return [
-    grpcWebClient(base, 'text'), grpcWebClient(base, 'binary'), connectClient(base),
-    protobufTsClient(base, 'text'), protobufTsClient(base, 'binary'),
+    grpcWebClient(base, 'text', credentials), grpcWebClient(base, 'binary', credentials),
+    connectClient(base, credentials),
+    protobufTsClient(base, 'text', credentials), protobufTsClient(base, 'binary', credentials),
   ];
 }
