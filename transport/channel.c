@@ -1,7 +1,7 @@
 /*
- * The channel over sockets: the queue of calls that wait, the name that is resolved, states. See
+ * The channel over sockets: calls that are opened or wait, the name that is resolved, states. See
  * pekoe/channel.h; handlers see it through core/channel.h. Connections are subchannel.c's, which
- * call goes to which of them balancing.c's.
+ * call goes to which of them balancing.c's, the order of those that wait opening_queue.c's.
  */
 
 #include <pekoe/channel.h>
@@ -9,6 +9,7 @@
 #include "handlers/service_config.h"
 #include "transport/balancing.h"
 #include "transport/channel_state.h"
+#include "transport/opening_queue.h"
 #include "transport/resolver.h"
 
 #include <stdio.h>
@@ -36,9 +37,8 @@ struct socket_channel {
     uint64_t resolved_at;   /* when it was last; 0: never */
     uint64_t resolve_interval;
     pk_backoff resolve_backoff;
-    pk_opening *queue; /* ring of calls that wait; NULL: none */
-    pk_opening *stays; /* while some of them fail: the first that was passed over; NULL: none */
-    pk_timer tick;     /* once a second while it is not idle */
+    pk_opening_queue queue;
+    pk_timer tick; /* once a second while it is not idle */
     unsigned idle, idle_ticks;
     char failure[480]; /* of the last attempt, since it was idle or ready; "": none has failed */
 };
@@ -63,30 +63,7 @@ static void do_free(pk_channel *base)
     pk_memory_put(memory, channel, sizeof *channel);
 }
 
-/* ---- The queue ---- */
-
-static void enqueue(socket_channel *channel, pk_opening *opening)
-{
-    opening->waiting = true;
-    if (!channel->queue) {
-        channel->queue = opening->next = opening->previous = opening;
-        return;
-    }
-    opening->next = channel->queue;
-    opening->previous = channel->queue->previous;
-    opening->next->previous = opening->previous->next = opening;
-}
-
-static void dequeue(socket_channel *channel, pk_opening *opening)
-{
-    opening->waiting = false;
-    if (channel->stays == opening)
-        channel->stays = NULL; /* those that stay are gone through once more */
-    if (channel->queue == opening)
-        channel->queue = opening->next == opening ? NULL : opening->next;
-    opening->next->previous = opening->previous;
-    opening->previous->next = opening->next;
-}
+/* ---- Opening ---- */
 
 /* Whether the server has shown that it is whom the call is for (gRFC A81). */
 static bool may_be_told(const socket_channel *channel, const pk_subchannel *subchannel,
@@ -125,8 +102,8 @@ static void open_now(socket_channel *channel, pk_subchannel *subchannel, pk_open
                                    true, opening->events, opening->user, &exchange);
     if (r == 0)
         opening->opened(opening, exchange);
-    else if (r == PK_ERR_CLOSED)
-        enqueue(channel, opening); /* the turn's end sees that the connection retires */
+    else if (r == PK_ERR_CLOSED) /* the turn's end sees that the connection retires */
+        pk_opening_queue_add(&channel->queue, opening);
     else
         opening->failed(opening, &no_memory);
 }
@@ -138,35 +115,13 @@ static void open_now(socket_channel *channel, pk_subchannel *subchannel, pk_open
 static void open_waiting(socket_channel *channel)
 {
     pk_subchannel *subchannel;
-    while (channel->queue && (subchannel = pk_balancer_pick(&channel->balancer))) {
-        pk_opening *opening = channel->queue;
-        dequeue(channel, opening);
+    while (channel->queue.first && (subchannel = pk_balancer_pick(&channel->balancer))) {
+        pk_opening *opening = channel->queue.first;
+        pk_opening_queue_remove(&channel->queue, opening);
         open_now(channel, subchannel, opening);
     }
-    if (channel->queue)
+    if (channel->queue.first)
         pk_balancer_widen(&channel->balancer);
-}
-
-/*
- * Fails those that wait: all, or those that do not wait for ready. What runs when one fails may end
- * others, start some, and come here again.
- */
-static void fail_waiting(socket_channel *channel, bool all, const char *text)
-{
-    const pk_status why = {PK_UNAVAILABLE, {(const uint8_t *) text, strlen(text)}, {NULL, 0}};
-    channel->stays = NULL;
-    while (channel->queue && channel->queue != channel->stays) {
-        pk_opening *opening = channel->queue;
-        if (!all && opening->wait_for_ready) {
-            if (!channel->stays)
-                channel->stays = opening;
-            channel->queue = opening->next;
-            continue;
-        }
-        dequeue(channel, opening);
-        opening->failed(opening, &why);
-    }
-    channel->stays = NULL;
 }
 
 /* ---- States ---- */
@@ -175,7 +130,7 @@ static void set_failed(socket_channel *channel)
 {
     pk_channel_set_state(&channel->base, PK_CHANNEL_TRANSIENT_FAILURE);
     channel->base.references++;
-    fail_waiting(channel, false, channel->failure);
+    pk_opening_queue_fail(&channel->queue, false, channel->failure);
     pk_channel_unref(&channel->base);
 }
 
@@ -196,7 +151,7 @@ static void settle(socket_channel *channel)
     if (state == PK_CHANNEL_READY) {
         channel->failure[0] = '\0';
         open_waiting(channel);
-    } else if (state == PK_CHANNEL_IDLE && channel->queue) {
+    } else if (state == PK_CHANNEL_IDLE && channel->queue.first) {
         begin_connect(channel);
     }
 }
@@ -325,7 +280,7 @@ static void on_rested(pk_subchannel_host *host, pk_subchannel *subchannel)
 static void on_turned(pk_subchannel_host *host)
 {
     socket_channel *channel = of_host(host);
-    if (PK_UNLIKELY(channel->queue != NULL))
+    if (PK_UNLIKELY(channel->queue.first != NULL))
         open_waiting(channel);
 }
 
@@ -362,7 +317,7 @@ static void on_tick(pk_timer *timer)
     pk_subchannel_host_tick(&channel->host);
     if (pk_balancer_narrow(&channel->balancer))
         settle(channel);
-    bool quiet = !channel->queue && pk_subchannel_host_quiet(&channel->host);
+    bool quiet = !channel->queue.first && pk_subchannel_host_quiet(&channel->host);
     channel->idle = quiet ? channel->idle + 1 : 0;
     if (channel->idle_ticks > 0 && channel->idle > channel->idle_ticks &&
         channel->base.state != PK_CHANNEL_IDLE && !channel->base.freed) {
@@ -382,13 +337,13 @@ static void on_tick(pk_timer *timer)
 static void do_open(pk_channel *base, pk_opening *opening)
 {
     socket_channel *channel = (socket_channel *) base;
-    pk_subchannel *subchannel = channel->queue ? NULL : pk_balancer_pick(&channel->balancer);
+    pk_subchannel *subchannel = channel->queue.first ? NULL : pk_balancer_pick(&channel->balancer);
     channel->idle = 0;
     if (PK_LIKELY(subchannel != NULL)) {
         open_now(channel, subchannel, opening);
         return;
     }
-    enqueue(channel, opening);
+    pk_opening_queue_add(&channel->queue, opening);
     if (base->state == PK_CHANNEL_READY) {
         pk_balancer_widen(&channel->balancer);
     } else if (base->state == PK_CHANNEL_IDLE) {
@@ -397,14 +352,14 @@ static void do_open(pk_channel *base, pk_opening *opening)
         const pk_status why = {PK_UNAVAILABLE,
                                {(const uint8_t *) channel->failure, strlen(channel->failure)},
                                {NULL, 0}};
-        dequeue(channel, opening);
+        pk_opening_queue_remove(&channel->queue, opening);
         opening->failed(opening, &why);
     }
 }
 
 static void do_withdraw(pk_channel *base, pk_opening *opening)
 {
-    dequeue((socket_channel *) base, opening);
+    pk_opening_queue_remove(&((socket_channel *) base)->queue, opening);
 }
 
 static void do_tell_wait(const pk_channel *base, char *ret_text, size_t size)
@@ -424,7 +379,7 @@ static void do_close(pk_channel *base)
     socket_channel *channel = (socket_channel *) base;
     stop_all(channel);
     pk_timer_stop(base->loop, &channel->tick);
-    fail_waiting(channel, true, "the channel was freed");
+    pk_opening_queue_fail(&channel->queue, true, "the channel was freed");
     pk_subchannel_host_close(&channel->host, "the channel was freed");
 }
 
