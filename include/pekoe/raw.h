@@ -21,16 +21,13 @@ typedef struct pk_raw_message {
     bool compressed; /* as the call's encoding says; one has to be named then */
 } pk_raw_message;
 
-/*
- * Messages that came together, in the form in which they travel: `count` frames one behind the other,
- * each of PK_RAW_FRAME_PREFIX bytes (a byte of flags, 1 where the message is compressed and else 0; its length in four,
- * most significant first) and the message.
- */
+/* Bytes in front of a message: 1 where it is compressed and else 0; its length in four, big-endian. */
 #define PK_RAW_FRAME_PREFIX 5u
 
+/* A run of messages in the form in which they travel: frames, one behind the other. */
 typedef struct pk_raw_frames {
     pk_slice bytes;
-    size_t count;             /* at least 1 */
+    size_t count;             /* of messages, at least 1 */
     bool compressed;          /* all of them are; else none is */
     struct pk_buffer *buffer; /* pekoe's own; NULL where a program makes frames */
 } pk_raw_frames;
