@@ -379,21 +379,37 @@ static pk_code code_of(uint32_t error)
     }
 }
 
-static void on_stream_closed(struct http2_exchange *one)
+/* Why a stream has ended before its time: the peer has reset it or we have, for what has come. */
+static pk_status reason_of_end(const struct http2_exchange *one, char *text, size_t size)
 {
     const pk_http2_stream *stream = &one->stream;
+    bool server = one->all->session.server;
+    pk_code code = code_of(stream->error);
+    if (!server && unprocessed(one)) {
+        code = PK_UNAVAILABLE;
+        snprintf(text, size, "the server did not take the call");
+    } else if (stream->dead && stream->too_large) {
+        /* Where both sides had ended, the library closes it without our error. */
+        code = PK_RESOURCE_EXHAUSTED;
+        snprintf(text, size, "the peer's fields are more than %u bytes",
+                 (unsigned) one->all->session.limits.header_bytes);
+    } else if (stream->dead && stream->malformed) {
+        code = PK_INTERNAL;
+        snprintf(text, size, "what the peer has sent is malformed");
+    } else {
+        snprintf(text, size, "%s (error code %u)",
+                 stream->dead ? "the stream was reset" : "the peer reset the stream",
+                 (unsigned) stream->error);
+    }
+    return (pk_status){.code = server ? PK_CANCELLED : code,
+                       .message = {(const uint8_t *) text, strlen(text)}};
+}
+
+static void on_stream_closed(struct http2_exchange *one)
+{
     if (one->known && !complete(one)) {
-        bool server = one->all->session.server;
-        bool never_sent = !server && unprocessed(one);
         char text[64];
-        int length = never_sent
-                         ? snprintf(text, sizeof text, "the server did not take the call")
-                         : snprintf(text, sizeof text, "the peer reset the stream (error code %u)",
-                                    (unsigned) stream->error);
-        const pk_status why = {.code = server       ? PK_CANCELLED
-                                       : never_sent ? PK_UNAVAILABLE
-                                                    : code_of(stream->error),
-                               .message = {(const uint8_t *) text, (size_t) length}};
+        const pk_status why = reason_of_end(one, text, sizeof text);
         tell_cancelled(one, &why);
     }
     on_closed(one);

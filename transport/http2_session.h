@@ -72,7 +72,7 @@ struct pk_http2_stream {
 
     /* From the peer. */
     bool head_seen;       /* PK_HTTP2_HEAD was collected */
-    bool malformed;       /* the block breaks a rule: reset once it has ended */
+    bool malformed;       /* the message breaks a rule: reset once the block has ended */
     bool too_large;       /* it exceeds header_bytes: likewise */
     bool regular_seen;    /* a field that is no pseudo-header came */
     bool head_ended;      /* END_STREAM came with the head: there is no body */

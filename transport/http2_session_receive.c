@@ -218,16 +218,20 @@ static int on_header(nghttp2_session *library, const nghttp2_frame *frame, nghtt
     return 0;
 }
 
+/* Resets a stream whose message breaks a rule (RFC 9113 section 8.1.1). */
+static int refuse(pk_http2_stream *stream)
+{
+    stream->malformed = true;
+    return pk_http2_session_reset_stream(stream, PK_HTTP2_PROTOCOL_ERROR);
+}
+
 /* END_STREAM came. */
 static int end_of_message(pk_http2_stream *stream)
 {
-    pk_http2_session *session = stream->session;
+    if (!stream->dead && stream->body_left > 0)
+        return refuse(stream); /* less than its content-length: that is not its end */
     stream->remote_ended = true;
-    if (stream->dead)
-        return 0;
-    if (stream->body_left > 0)
-        return pk_http2_session_reset_stream(stream, PK_HTTP2_PROTOCOL_ERROR);
-    return collect(session, stream, PK_HTTP2_END, NULL, 0);
+    return stream->dead ? 0 : collect(stream->session, stream, PK_HTTP2_END, NULL, 0);
 }
 
 /* A head is complete and right. */
@@ -237,7 +241,7 @@ static int begin_message(pk_http2_stream *stream, bool ended)
     stream->head_seen = true;
     stream->head_ended = stream->remote_ended = ended;
     if (ended && stream->body_left > 0 && session->server)
-        return pk_http2_session_reset_stream(stream, PK_HTTP2_PROTOCOL_ERROR);
+        return refuse(stream);
     return collect(session, stream, PK_HTTP2_HEAD, NULL, 0);
 }
 
@@ -255,18 +259,18 @@ static int end_of_block(pk_http2_stream *stream, bool ended)
     }
     if (stream->head_seen) {
         if (stream->malformed || !ended)
-            return pk_http2_session_reset_stream(stream, PK_HTTP2_PROTOCOL_ERROR);
+            return refuse(stream);
         return end_of_message(stream);
     }
     const pk_head *head = &stream->head.head;
     bool complete =
         session->server ? pk_field_request_complete(head) : pk_field_response_complete(head);
     if (stream->malformed || !complete)
-        return pk_http2_session_reset_stream(stream, PK_HTTP2_PROTOCOL_ERROR);
+        return refuse(stream);
     if (!session->server && pk_field_status(pk_head_value(head, PK_FIELD_STATUS)) < 200) {
         /* An interim response: the real head is still to come. */
         if (ended)
-            return pk_http2_session_reset_stream(stream, PK_HTTP2_PROTOCOL_ERROR);
+            return refuse(stream);
         fields_release(stream, &stream->head);
         fields_init(&stream->head, stream->fields_inline, PK_HTTP2_FIELDS_INLINE);
         stream->regular_seen = false;
@@ -367,10 +371,7 @@ static int on_data_chunk(nghttp2_session *library, uint8_t flags, int32_t id, co
         session->credit += length; /* see pk_http2_credit */
     if (stream->body_left >= 0) {
         if (length > (uint64_t) stream->body_left)
-            return pk_http2_session_reset_stream(stream, PK_HTTP2_PROTOCOL_ERROR) ==
-                           NGHTTP2_ERR_NOMEM
-                       ? callback_failed(session, PK_ERR_NOMEM)
-                       : 0;
+            return refuse(stream) == NGHTTP2_ERR_NOMEM ? callback_failed(session, PK_ERR_NOMEM) : 0;
         stream->body_left -= (int64_t) length;
     }
     return collect(session, stream, PK_HTTP2_DATA, bytes, length);

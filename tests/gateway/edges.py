@@ -399,11 +399,21 @@ def other_answers(bench):
     def no_status(stream):
         stream.send_headers()
         stream.send_trailers(('x-a', 'b'))
+
+    def ending(*fields, trailers=()):
+        def script(stream):
+            stream.send_headers(*fields)
+            stream.send(message(b'a'))
+            stream.send_trailers(('grpc-status', '0'), *trailers)
+        return script
     for script, code in ((page('503'), 14), (page('502'), 14), (page('429'), 14), (page('404'), 12),
                          (page('401'), 16), (page('403'), 7), (page('400'), 13), (page('500'), 2),
                          (page('200'), 2), (page('200', 'application/grpc-web'), 2), (no_status, 2),
                          (lambda s: s.send_reset(2), 13), (lambda s: s.send_reset(8), 1),
-                         (lambda s: s.send_reset(11), 8)):
+                         (lambda s: s.send_reset(11), 8),
+                         (ending(('content-length', '5')), 13), (ending(('content-length', '7')), 13),
+                         (ending(trailers=[('x-a', 'b\r\nc')]), 13), (ending(trailers=[('X', '1')]), 13),
+                         (ending(trailers=[(f'x-{i}', 'b' * 1000) for i in range(70)]), 8)):
         bench.script(script)
         reply = bench.connect().call(message(b''))
         assert reply.status == 200 and reply.grpc_status() == code, (code, reply.fields)

@@ -97,6 +97,7 @@ struct call {
     bool head_ended, unprocessed;
     bool unread; /* nothing of the response is consumed */
     pk_code code;
+    char why[64];
     size_t bytes;
 };
 
@@ -133,6 +134,8 @@ static void call_cancelled(pk_exchange *exchange, const pk_status *why)
     struct call *call = exchange->user;
     call->cancels++;
     call->code = why->code;
+    snprintf(call->why, sizeof call->why, "%.*s", (int) why->message.length,
+             (const char *) why->message.bytes);
     call->unprocessed = exchange->unprocessed;
 }
 
@@ -597,6 +600,7 @@ Test(client, resets_malformed_responses_and_lives)
         say(&out);
         cr_expect_eq(call.heads, 0);
         cr_expect_eq(call.code, PK_INTERNAL, "%s", statuses[i]);
+        cr_expect_str_eq(call.why, "what the peer has sent is malformed");
         cr_expect_eq(call.closes, 1);
     }
     open_call(&call, "/x", false);
@@ -604,6 +608,52 @@ Test(client, resets_malformed_responses_and_lives)
     put_response(&out, 9, END_STREAM, "204");
     say(&out);
     cr_assert_eq(call.status, 204);
+    bytes_free(&out);
+    leave_script();
+}
+
+/* Both sides have ended when they are seen: the library closes such a stream without an error. */
+Test(client, says_what_is_wrong_with_the_end_of_a_response)
+{
+    static char long_value[8170]; /* two of them fit a frame, but not with what is added for each */
+    memset(long_value, 'x', sizeof long_value - 1);
+    const struct {
+        const char *length, *name, *value;
+        pk_code code;
+        const char *why;
+    } cases[] = {
+        {NULL, "Upper", "1", PK_INTERNAL, "what the peer has sent is malformed"},
+        {NULL, "x", "a\nb", PK_INTERNAL, "what the peer has sent is malformed"},
+        {NULL, ":status", "200", PK_INTERNAL, "what the peer has sent is malformed"},
+        {"4", "x", "1", PK_INTERNAL, "what the peer has sent is malformed"},
+        {"2", "x", "1", PK_INTERNAL, "what the peer has sent is malformed"},
+        {NULL, "x", long_value, PK_RESOURCE_EXHAUSTED,
+         "the peer's fields are more than 16384 bytes"},
+    };
+    struct bytes out = {0};
+    struct call call;
+    meet_script();
+    put_setting(&out, 0, UINT32_MAX);
+    for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct bytes head = {0}, trailers = {0};
+        open_call(&call, "/x", false);
+        say(&out);
+        put_field(&head, ":status", "200");
+        if (cases[i].length)
+            put_field(&head, "content-length", cases[i].length);
+        put_frame(&out, HEADERS, END_HEADERS, 2 * i + 1, head.at, head.length);
+        put_data(&out, 2 * i + 1, false, "abc", 3);
+        for (int k = 0; k < 2; k++)
+            put_field(&trailers, cases[i].name, cases[i].value);
+        put_frame(&out, HEADERS, END_HEADERS | END_STREAM, 2 * i + 1, trailers.at, trailers.length);
+        say(&out);
+        cr_expect_eq(call.ends, 0, "case %u", i);
+        cr_expect_eq(call.code, cases[i].code, "case %u: %u", i, call.code);
+        cr_expect_str_eq(call.why, cases[i].why, "case %u: %s", i, call.why);
+        cr_expect_eq(call.closes, 1);
+        bytes_free(&head);
+        bytes_free(&trailers);
+    }
     bytes_free(&out);
     leave_script();
 }
