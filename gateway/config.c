@@ -208,11 +208,15 @@ static bool is_variable_of(const char *variable, const gateway_key *key)
     return *variable == '=';
 }
 
+/* An empty one says nothing, whatever its key: wrappers of programs pass on what they do not have. */
 static const char *variable(char *const *environment, const gateway_key *key)
 {
-    for (; environment && *environment; environment++)
-        if (is_variable_of(*environment, key))
-            return strchr(*environment, '=') + 1;
+    for (; environment && *environment; environment++) {
+        if (is_variable_of(*environment, key)) {
+            const char *text = strchr(*environment, '=') + 1;
+            return *text ? text : NULL;
+        }
+    }
     return NULL;
 }
 
@@ -297,32 +301,54 @@ static void lower_all(gateway_list *list)
                 *at = (char) (*at + 32);
 }
 
-/* What no value alone shows. */
-static int check_all(gateway_config *config, gateway_error *error)
+static pk_slice prefix_of(const char *upstream)
 {
-    gateway_list *upstreams = &config->upstreams;
-    if (config->listen.count + config->listen_tls.count == 0 &&
-        !gateway_list_add(&config->listen, "127.0.0.1:8080"))
-        return fail(error, PK_ERR_NOMEM, "out of memory");
+    if (*upstream != '/')
+        return (pk_slice) PK_SLICE("/");
+    return (pk_slice){(const uint8_t *) upstream, strcspn(upstream, "= \t")};
+}
+
+static int check_upstreams(const gateway_config *config, gateway_error *error)
+{
+    const gateway_list *upstreams = &config->upstreams;
     if (upstreams->count == 0)
         return fail(error, PK_ERR_INVALID, "no upstream is given (--upstream host:port)");
     for (size_t i = 0; i < upstreams->count; i++) {
+        pk_slice one = prefix_of(upstreams->items[i]);
         for (size_t k = 0; k < i; k++) {
-            const char *a = upstreams->items[i], *b = upstreams->items[k];
-            size_t length = *a == '/' ? strcspn(a, "= \t") : 0;
-            size_t other = *b == '/' ? strcspn(b, "= \t") : 0;
-            if (length == other && memcmp(a, b, length) == 0)
+            pk_slice other = prefix_of(upstreams->items[k]);
+            if (one.length == other.length && memcmp(one.bytes, other.bytes, one.length) == 0)
                 return fail(error, PK_ERR_INVALID, "upstream \"%.200s\": the prefix is given twice",
-                            a);
+                            upstreams->items[i]);
         }
     }
+    if (!config->upstream_cert != !config->upstream_key)
+        return fail(error, PK_ERR_INVALID, "upstream-cert and upstream-key belong together");
+    /* Who forgets tls:// would take what goes in the clear for encrypted. */
+    const char *unused = config->upstream_ca     ? "upstream-ca"
+                         : config->upstream_cert ? "upstream-cert"
+                         : config->upstream_name ? "upstream-name"
+                                                 : NULL;
+    if (unused && !gateway_upstreams_have_tls(upstreams))
+        return fail(error, PK_ERR_INVALID, "%s is given, but no upstream with TLS (tls://)",
+                    unused);
+    return 0;
+}
+
+/* What no value alone shows. */
+static int check_all(gateway_config *config, gateway_error *error)
+{
+    if (config->listen.count + config->listen_tls.count == 0 &&
+        !gateway_list_add(&config->listen, "127.0.0.1:8080"))
+        return fail(error, PK_ERR_NOMEM, "out of memory");
+    int r = check_upstreams(config, error);
+    if (r < 0)
+        return r;
     if (config->listen_tls.count > 0 && !(config->tls_cert && config->tls_key))
         return fail(error, PK_ERR_INVALID, "listen-tls is given, but not tls-cert and tls-key");
     if (config->listen_tls.count == 0 &&
         (config->tls_cert || config->tls_key || config->tls_client_ca))
         return fail(error, PK_ERR_INVALID, "certificates are given, but no address (--listen-tls)");
-    if (!config->upstream_cert != !config->upstream_key)
-        return fail(error, PK_ERR_INVALID, "upstream-cert and upstream-key belong together");
     if (config->static_listen && !config->static_dir)
         return fail(error, PK_ERR_INVALID, "static-listen is given, but no folder (--static)");
     if (config->access_log && strcmp(config->access_log, "off") == 0) {

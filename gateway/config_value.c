@@ -165,16 +165,57 @@ const char *gateway_check_header(const char *text)
     return length > 0 && text[length] == '\0' ? NULL : "that is no name of a field";
 }
 
+/* Whether a text is host[:port], an IPv6 address in brackets. */
+static bool is_authority(const char *text)
+{
+    if (text[0] == '[') {
+        size_t length = strspn(text + 1, "0123456789abcdefABCDEF:.");
+        if (length == 0 || text[1 + length] != ']')
+            return false;
+        text += 2 + length;
+    } else {
+        const char *end = text;
+        while (*end > ' ' && *end < 0x7f && !strchr(":/?#@[]\\,*\"<>", *end))
+            end++;
+        if (end == text)
+            return false;
+        text = end;
+    }
+    return *text == '\0' || (*text == ':' && text[1] && !check_port(text + 1));
+}
+
+const char *gateway_check_authority(const char *text)
+{
+    return is_authority(text) ? NULL : "an authority is host[:port] in US-ASCII";
+}
+
+/* The port that an origin does not name, with its colon. */
+static const char *default_port(const char *origin)
+{
+    return strncmp(origin, "https:", 6) == 0  ? ":443"
+           : strncmp(origin, "http:", 5) == 0 ? ":80"
+                                              : "";
+}
+
+/* Origins are compared byte by byte: one that no browser writes would never be found. */
 const char *gateway_check_origin(const char *text)
 {
+    static const char scheme_characters[] = "abcdefghijklmnopqrstuvwxyz0123456789+-.";
     if (strcmp(text, "*") == 0 || strcmp(text, "null") == 0)
         return NULL;
-    const char *host = strstr(text, "://");
-    if (!host || host == text || host[3] == '\0' || host[3 + strcspn(host + 3, "/,")] != '\0')
-        return "an origin is scheme://host[:port] without a path, or *";
-    for (const char *at = text; *at; at++)
+    for (const char *at = text; *at; at++) {
         if (*at <= ' ' || *at >= 0x7f)
             return "an origin is US-ASCII without white space: browsers write xn--... for the rest";
+        if (*at >= 'A' && *at <= 'Z')
+            return "browsers write origins in lower case";
+    }
+    size_t scheme = strspn(text, scheme_characters);
+    if (scheme == 0 || strncmp(text + scheme, "://", 3) != 0 || !is_authority(text + scheme + 3))
+        return "an origin is scheme://host[:port] without a path, or *";
+    const char *port = default_port(text);
+    size_t length = strlen(text);
+    if (*port && strcmp(text + length - strlen(port), port) == 0)
+        return "browsers leave out the port where it is that of the scheme";
     return NULL;
 }
 
@@ -232,6 +273,8 @@ static const char *add_target(gateway_list *targets, const char *target)
         return wrong;
     if (host[0] == ':')
         return "an upstream wants a host";
+    if (strncmp(host, "unix:", 5) != 0 && strtoul(strrchr(host, ':') + 1, NULL, 10) == 0)
+        return "an upstream wants a port above 0";
     char **last = targets->count > 0 ? &targets->items[targets->count - 1] : NULL;
     bool joins = last && strncmp(scheme, "ipv", 3) == 0 && strncmp(*last, scheme, 5) == 0;
     char *joined = NULL;
@@ -287,4 +330,17 @@ const char *gateway_parse_upstream(const char *text, gateway_upstream_rule *ret_
     else
         *ret_rule = rule;
     return wrong;
+}
+
+bool gateway_upstreams_have_tls(const gateway_list *upstreams)
+{
+    gateway_upstream_rule rule;
+    bool tls = false;
+    for (size_t i = 0; i < upstreams->count && !tls; i++) {
+        if (gateway_parse_upstream(upstreams->items[i], &rule))
+            continue;
+        tls = rule.tls;
+        gateway_upstream_rule_done(&rule);
+    }
+    return tls;
 }

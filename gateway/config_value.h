@@ -41,7 +41,10 @@ const char *gateway_check_address(const char *text);
 /* A field's name; upper case is taken. */
 const char *gateway_check_header(const char *text);
 
-/* An origin as browsers write it ("https://shop.example:8443"), "null" or "*". */
+/* "host", "host:port", "[::1]:port". */
+const char *gateway_check_authority(const char *text);
+
+/* An origin just as browsers write it ("https://shop.example:8443"), "null" or "*". */
 const char *gateway_check_origin(const char *text);
 
 /*
@@ -57,5 +60,8 @@ typedef struct gateway_upstream_rule {
 /* "out of memory" is among the texts. Nothing is held after a failure. */
 const char *gateway_parse_upstream(const char *text, gateway_upstream_rule *ret_rule);
 void gateway_upstream_rule_done(gateway_upstream_rule *rule);
+
+/* Whether one of these upstreams, whose texts were checked, speaks TLS. */
+bool gateway_upstreams_have_tls(const gateway_list *upstreams);
 
 #endif

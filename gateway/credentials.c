@@ -8,19 +8,6 @@ static int tell(gateway_error *error, int r, const char *problem)
     return r;
 }
 
-static bool has_tls(const gateway_list *upstreams)
-{
-    gateway_upstream_rule rule;
-    bool tls = false;
-    for (size_t i = 0; i < upstreams->count && !tls; i++) {
-        if (gateway_parse_upstream(upstreams->items[i], &rule))
-            continue;
-        tls = rule.tls;
-        gateway_upstream_rule_done(&rule);
-    }
-    return tls;
-}
-
 static int open_for_upstreams(gateway_config *config, gateway_error *error)
 {
     char problem[PK_TLS_PROBLEM];
@@ -47,6 +34,7 @@ static int open_for_listeners(gateway_config *config, gateway_error *error)
 
 int gateway_credentials_open(gateway_config *config, gateway_error *ret_error)
 {
-    int r = has_tls(&config->upstreams) ? open_for_upstreams(config, ret_error) : 0;
+    bool upstreams = gateway_upstreams_have_tls(&config->upstreams);
+    int r = upstreams ? open_for_upstreams(config, ret_error) : 0;
     return r == 0 && config->tls_cert ? open_for_listeners(config, ret_error) : r;
 }

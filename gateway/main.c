@@ -65,6 +65,8 @@ static void reload(program *gateway)
     int r = gateway_config_load(&config, gateway->arguments, environ, &error);
     const char *fixed = r == 0 ? gateway_config_fixed_change(gateway->first, config) : NULL;
     if (r == 0) {
+        /* It is fixed, but upstreams' channels are made anew with it. */
+        config->message_limit = gateway->first->message_limit;
         r = look_at_named(config, &error);
         if (r < 0)
             gateway_config_unref(config);

@@ -444,6 +444,16 @@ def fixed_keys(folder):
     same(gateway.connect().call(message(b'')).grpc_status(), 0)
     same(call(), 0)
     same(gateway.stop(), 0)
+
+    file.write_text(f'upstream = {upstream.address}\nmessage-limit = 4\n')
+    gateway = Gateway(PROGRAM, f'--config={file}')
+    file.write_text(f'upstream = {upstream.address}\nmessage-limit = 3\n')
+    said = gateway.reload()
+    assert any('message-limit has changed' in line for line in said), said
+    for _ in range(20):  # until its thread has read it, too
+        same(gateway.connect().call(message(b'')).grpc_status(), 0)
+        time.sleep(0.01)
+    same(gateway.stop(), 0)
     upstream.close()
 
 

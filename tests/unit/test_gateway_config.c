@@ -84,10 +84,34 @@ Test(gateway_config, addresses_and_origins_are_told_from_others)
         cr_assert_null(gateway_check_address(*one), "%s", *one);
     for (const char *const *one = wrong; *one; one++)
         cr_assert_not_null(gateway_check_address(*one), "%s", *one);
-    static const char *const origins[] = {"*", "null", "https://shop.example", "http://a:8080",
+    static const char *const origins[] = {"*",
+                                          "null",
+                                          "https://shop.example",
+                                          "http://a:8080",
+                                          "http://a:443",
+                                          "https://a:80",
+                                          "http://[::1]:8080",
+                                          "http://[::1]",
+                                          "app+x-1.y://a",
                                           NULL};
-    static const char *const others[] = {"",     "shop.example", "https://",        "https://a/",
-                                         "://a", "http://a b",   "http://\xc3\xbc", NULL};
+    static const char *const others[] = {"",
+                                         "shop.example",
+                                         "https://",
+                                         "https://a/",
+                                         "://a",
+                                         "http://a b",
+                                         "http://\xc3\xbc",
+                                         "https://Shop.example",
+                                         "HTTPS://a",
+                                         "https://a:443",
+                                         "http://a:80",
+                                         "https://*.example",
+                                         "https://a?b",
+                                         "https://a#b",
+                                         "https://u@a",
+                                         "http://a:",
+                                         "http://[::1",
+                                         NULL};
     for (const char *const *one = origins; *one; one++)
         cr_assert_null(gateway_check_origin(*one), "%s", *one);
     for (const char *const *one = others; *one; one++)
@@ -171,6 +195,8 @@ Test(gateway_config, an_error_names_its_place)
         {"help = on", "file:1: there is no key \"help\""},
         {"timeout = 1s\ntimeout = 2s", "file:2: timeout is set twice"},
         {"upstream = a:1\nupstream = b:1", "upstream \"b:1\": the prefix is given twice"},
+        {"upstream = /=a:1\nupstream = b:1", "upstream \"b:1\": the prefix is given twice"},
+        {"upstream = a:1\nupstream = / = b:1", "upstream \"/ = b:1\": the prefix is given twice"},
         {"upstream = /a/=a:1\nupstream = /a/ =b:1",
          "upstream \"/a/ =b:1\": the prefix is given twice"},
         {"threads = 0", "file:1: threads \"0\": the number is out of range"},
@@ -178,6 +204,16 @@ Test(gateway_config, an_error_names_its_place)
         {"upstream = a:1\nstatic-listen = :1", "static-listen is given, but no folder (--static)"},
         {"upstream = a:1\nlisten-tls = :1", "listen-tls is given, but not tls-cert and tls-key"},
         {"upstream = a:1\ntls-cert = x", "certificates are given, but no address (--listen-tls)"},
+        {"upstream = a:1\nupstream-ca = x",
+         "upstream-ca is given, but no upstream with TLS (tls://)"},
+        {"upstream = a:1\nupstream-cert = x\nupstream-key = x",
+         "upstream-cert is given, but no upstream with TLS (tls://)"},
+        {"upstream = /a=a:1\nupstream-name = x",
+         "upstream-name is given, but no upstream with TLS (tls://)"},
+        {"upstream = a:0", "file:1: upstream \"a:0\": an upstream wants a port above 0"},
+        {"authority = a b", "file:1: authority \"a b\": an authority is host[:port] in US-ASCII"},
+        {"authority = http://a",
+         "file:1: authority \"http://a\": an authority is host[:port] in US-ASCII"},
         {"drop-header = a b", "file:1: drop-header \"a b\": that is no name of a field"},
         {"access-log-format = xml", "file:1: access-log-format \"xml\": text or json is wanted"},
     };
@@ -211,6 +247,8 @@ Test(gateway_config, flags_stand_above_the_environment_and_that_above_the_file)
                            (char *) "PEKOE_GATEWAY_TIMEOUT=2s",
                            (char *) "PEKOE_GATEWAY_CORS_ORIGIN=http://a http://b",
                            (char *) "PEKOE_GATEWAY_THREADS=3",
+                           (char *) "PEKOE_GATEWAY_IDLE_TIMEOUT=",
+                           (char *) "PEKOE_GATEWAY_UPSTREAM=",
                            NULL};
     char *arguments[] = {(char *) "--threads",
                          (char *) "4",
