@@ -247,9 +247,9 @@ int pk_http2_session_drain(pk_http2_session *session)
 {
     if (session->failed)
         return session->failed;
-    if (!session->server)
-        return pk_http2_session_go_away(session);
     session->draining = true;
+    if (!session->server)
+        return 0; /* GOAWAY leaves behind the requests that were begun: see take */
     int result = nghttp2_submit_shutdown_notice(engine(session));
     if (result == 0)
         result = nghttp2_submit_ping(engine(session), NGHTTP2_FLAG_NONE, pk_http2_drain_mark);

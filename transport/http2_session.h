@@ -181,7 +181,7 @@ struct pk_http2_session {
     bool server;
     bool greeted;    /* the peer's first SETTINGS came */
     bool block_open; /* a field block has begun and not ended */
-    bool draining;   /* the first of two GOAWAYs was sent */
+    bool draining;   /* server: the first of two GOAWAYs was sent; client: its only one is to be */
     bool gone_away;  /* the last one was */
     bool peer_goes_away;
     int32_t peer_last;   /* the last stream that it serves then */
@@ -255,7 +255,8 @@ bool pk_http2_session_over(const pk_http2_session *session);
 
 /*
  * Server: asks the peer to open no more streams, and a round trip later tells it the last one
- * served. Client: opens no more streams; the session is over with the last of them.
+ * served. Client: opens no more streams, and says so once all that were opened have left; the session
+ * is over with the last of them.
  */
 PK_NODISCARD int pk_http2_session_drain(pk_http2_session *session);
 

@@ -222,6 +222,37 @@ static int start_waiting(pk_http2_session *session)
     return r;
 }
 
+/* Hands what the library has to say to the output, until that is full. */
+static int take_frames(pk_http2_session *session)
+{
+    int r = 0;
+    while (r == 0 && !session->output_full) {
+        const uint8_t *bytes;
+        session->frame_put = false;
+        ssize_t length = nghttp2_session_mem_send(engine(session), &bytes);
+        r = length < 0 ? settle(session, (int) length) : session->failed;
+        if (length <= 0 || r < 0)
+            break;
+        if (!session->frame_put)
+            r = pk_output_copy(session->output, bytes, (size_t) length);
+        if (session->output->bytes >= session->output_limit)
+            session->output_full = true;
+    }
+    return r;
+}
+
+/*
+ * A client's GOAWAY comes behind its requests: a server that has heard it and sees no request open
+ * may close the connection. The library would send it first.
+ */
+static int take_goaway(pk_http2_session *session)
+{
+    if (session->server || session->gone_away || session->waiting || session->output_full)
+        return 0;
+    int r = pk_http2_session_go_away(session);
+    return r < 0 ? r : take_frames(session);
+}
+
 /* ---- For the caller ---- */
 
 int pk_http2_session_take(pk_http2_session *session, pk_output *output, size_t limit)
@@ -236,22 +267,11 @@ int pk_http2_session_take(pk_http2_session *session, pk_output *output, size_t l
         r = start_waiting(session);
         if (r == 0)
             r = pk_http2_session_return_credit(session);
-        while (r == 0 && !session->output_full) {
-            const uint8_t *bytes;
-            session->frame_put = false;
-            ssize_t length = nghttp2_session_mem_send(engine(session), &bytes);
-            if (length < 0)
-                r = settle(session, (int) length);
-            else
-                r = session->failed;
-            if (length <= 0 || r < 0)
-                break;
-            if (!session->frame_put)
-                r = pk_output_copy(output, bytes, (size_t) length);
-            if (output->bytes >= limit)
-                session->output_full = true;
-        }
+        if (r == 0)
+            r = take_frames(session);
     } while (r == 0 && (session->credit > 0 || may_start(session)));
+    if (PK_UNLIKELY(session->draining) && r == 0)
+        r = take_goaway(session);
     session->output = NULL;
     if (r < 0)
         session->failed = r;
@@ -263,7 +283,7 @@ int pk_http2_open(pk_http2_session *session, const pk_field *fields, size_t coun
 {
     if (session->failed)
         return session->failed;
-    if (session->peer_goes_away || session->gone_away ||
+    if (session->peer_goes_away || session->draining || session->gone_away ||
         !nghttp2_session_check_request_allowed(engine(session)))
         return PK_ERR_CLOSED;
     pk_http2_stream *stream = pk_http2_session_new_stream(session, 0);
@@ -283,7 +303,7 @@ int pk_http2_open(pk_http2_session *session, const pk_field *fields, size_t coun
 
 size_t pk_http2_room_for_streams(const pk_http2_session *session)
 {
-    if (session->failed || session->peer_goes_away || session->gone_away ||
+    if (session->failed || session->peer_goes_away || session->draining || session->gone_away ||
         !nghttp2_session_check_request_allowed(engine(session)))
         return 0;
     uint32_t most = nghttp2_session_get_remote_settings(engine(session),

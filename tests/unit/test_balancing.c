@@ -5,6 +5,7 @@
 #include "helloworld.pekoe.h"
 #include "tests/support/client_kit.h"
 #include "tests/support/name_server.h"
+#include "transport/server.h"
 
 #include <stdio.h>
 
@@ -322,6 +323,7 @@ Test(balancing, further_connections_are_opened_where_streams_run_out)
 Test(balancing, further_connections_are_spread_over_the_servers)
 {
     struct field field;
+    pk_future joined;
     open_servers(&field, 2);
     open_channel(&field, NULL, PK_CHANNEL_OPTS(ROUND_ROBIN, .connections_per_address = 2));
     until_spread(&field, 7);
@@ -330,8 +332,13 @@ Test(balancing, further_connections_are_spread_over_the_servers)
         cr_assert_eq(at_once_most(&field, i), 4);
     /* A server that goes away takes its further connection along. */
     kill_server(&field, 1);
-    pk_future seen = pk_sleep(pk_loop_scope(field.loop), 50);
-    cr_assert_eq(pk_loop_run_until(field.loop, seen, NULL).code, PK_OK);
+    /* Until the loss of both its connections is seen: a call that is sent before that fails. */
+    pk_future all[12];
+    do {
+        for (size_t i = 0; i < 12; i++)
+            all[i] = greet(&field, "5", NULL);
+        joined = pk_all(pk_loop_scope(field.loop), all, 12);
+    } while (pk_loop_run_until(field.loop, joined, NULL).code != PK_OK);
     for (size_t i = 0; i < SERVERS; i++)
         field.places[i].at_once_most = 0;
     call_at_once(&field, 40, "50");
@@ -342,6 +349,28 @@ Test(balancing, further_connections_are_spread_over_the_servers)
     call_at_once(&field, 40, "100");
     for (size_t i = 0; i < SERVERS; i++)
         cr_assert_eq(at_once_most(&field, i), 4);
+    close_field(&field);
+}
+
+Test(balancing, further_connections_go_when_they_have_no_call)
+{
+    struct field field;
+    open_servers(&field, 2);
+    open_channel(&field, field.places[0].address,
+                 PK_CHANNEL_OPTS(ROUND_ROBIN, .connections_per_address = 3));
+    call_at_once(&field, 20, "20");
+    const pk_server *server = field.places[0].server;
+    cr_assert_eq(server->connection_count, 3);
+    pk_test_clock_freeze(field.loop);
+    pk_test_clock_advance(field.loop, 25000);
+    pk_loop_end_turn(field.loop);
+    cr_assert_eq(call(&field, NULL), PK_OK);
+    cr_assert_eq(server->connection_count, 3);
+    pk_test_clock_advance(field.loop, 10000);
+    while (server->connection_count > 1)
+        pk_loop_turn(field.loop);
+    cr_assert_eq(call(&field, NULL), PK_OK);
+    cr_assert_eq(pk_channel_get_state(field.channel), PK_CHANNEL_READY);
     close_field(&field);
 }
 

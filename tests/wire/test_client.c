@@ -557,6 +557,31 @@ Test(client, knows_which_calls_a_goaway_leaves_unprocessed)
     leave_script();
 }
 
+/* A server may close the connection when it has heard GOAWAY and no request is open. */
+Test(client, sends_what_was_begun_before_it_says_that_it_leaves)
+{
+    struct bytes out = {0};
+    struct call begun, late;
+    meet_script();
+    say(&out);
+    put_setting(&out, SETTINGS_MAX_STREAMS, 3);
+    say(&out);
+    open_call(&begun, "/x", false);
+    pk_connection_drain(connection);
+    cr_assert_eq(try_open(&late, "/x", false), PK_ERR_CLOSED);
+    say(&out);
+    size_t request = find_frame(&seen, 0, HEADERS, 1), goaway = find_frame(&seen, 0, GOAWAY, 0);
+    cr_assert_lt(request, seen.count);
+    cr_assert_lt(goaway, seen.count);
+    cr_assert_lt(request, goaway);
+    put_response(&out, 1, END_STREAM, "200");
+    say(&out);
+    cr_assert_eq(begun.status, 200);
+    cr_assert_eq(begun.closes, 1);
+    bytes_free(&out);
+    leave_script();
+}
+
 Test(client, queues_calls_while_the_server_allows_none)
 {
     struct bytes out = {0};
