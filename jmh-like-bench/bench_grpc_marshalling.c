@@ -346,7 +346,7 @@ static const pk_benchmark benchmarks[] = {
     {
         .name = "pekoe.GrpcMarshallingBenchmark.marshall",
         .operation =
-            "the strict reply for an empty message (with gzip for an Any of 223 bytes), its "
+            "the strict reply for an empty message (with gzip for an Any of 224 bytes), its "
             "body not read",
         .params = params,
         .setup = setup_reply,
