@@ -102,6 +102,12 @@ void secure_greet(struct secure *secure)
     put_frame(&secure->out, SETTINGS, ACK, 0, NULL, 0);
 }
 
+void secure_join_http2(struct secure *secure)
+{
+    secure_join(secure, "\2h2");
+    secure_greet(secure);
+}
+
 static void took(struct bytes *bytes, size_t length)
 {
     if (length == 0)

@@ -43,6 +43,9 @@ const char *certificate_path(const char *name);
 /* Connects the peer; `alpn` in the form of the wire ("\2h2"), NULL: none. */
 void secure_join(struct secure *secure, const char *alpn);
 
+/* The same for HTTP/2, whose preface and SETTINGS go first. */
+void secure_join_http2(struct secure *secure);
+
 /* The same without TLS: `out` goes as it is. */
 void secure_join_bare(struct secure *secure);
 

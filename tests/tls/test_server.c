@@ -1,4 +1,4 @@
-/* The server behind TLS: versions, ALPN, handshakes that fail, stall or are cut, ends, identity. */
+/* The server behind TLS: versions, ALPN, handshakes that fail, stall or are cut, ends. */
 #include "../support/counting_allocator.h"
 #include "failing_openssl.h"
 #include "secure_peer.h"
@@ -131,8 +131,7 @@ Test(tls_server, carries_large_bodies_both_ways_with_one_write_per_turn)
         struct secure secure;
         secure_open(&secure, NULL, NULL, NULL);
         SSL_CTX_set_max_proto_version(secure.context, versions[v]);
-        secure_join(&secure, "\2h2");
-        secure_greet(&secure);
+        secure_join_http2(&secure);
         put_window(&secure.out, 0, 16 << 20);
         put_request(&secure.out, 1, true, "/bytes/5000000", NULL);
         put_window(&secure.out, 1, 16 << 20);
@@ -151,8 +150,7 @@ Test(tls_server, takes_a_handshake_and_a_call_byte_by_byte)
     struct secure secure;
     secure_open(&secure, NULL, NULL, NULL);
     secure.piece = 1;
-    secure_join(&secure, "\2h2");
-    secure_greet(&secure);
+    secure_join_http2(&secure);
     call_echo(&secure, 1, 300);
     secure_run(&secure);
     cr_assert_eq(body_of(&secure.in, 1), 300);
@@ -170,8 +168,7 @@ Test(tls_server, loses_nothing_when_a_handshake_is_cut_at_any_byte)
         bool whole = false;
         for (size_t cut = 1; !whole; cut++) {
             secure.allowance = cut;
-            secure_join(&secure, "\2h2");
-            secure_greet(&secure);
+            secure_join_http2(&secure);
             secure_run(&secure);
             whole = secure.allowance > 0;
             secure_leave(&secure);
@@ -194,8 +191,7 @@ Test(tls_server, outlives_a_handshake_that_is_changed_at_any_byte)
         bool unchanged = false;
         for (size_t place = 1; !unchanged; place++) {
             secure.flipped = place;
-            secure_join(&secure, "\2h2");
-            secure_greet(&secure);
+            secure_join_http2(&secure);
             secure_run(&secure);
             unchanged = secure.sent < place;
             secure_leave(&secure);
@@ -235,8 +231,7 @@ Test(tls_server, ends_connections_that_speak_something_else)
         secure_leave(&secure);
         cr_expect_eq(secure.server->connection_count, 0, "%zu", i);
     }
-    secure_join(&secure, "\2h2");
-    secure_greet(&secure);
+    secure_join_http2(&secure);
     call_echo(&secure, 1, 10);
     secure_run(&secure);
     cr_assert_eq(body_of(&secure.in, 1), 10, "the server goes on");
@@ -247,8 +242,7 @@ Test(tls_server, ends_a_connection_whose_records_are_forged)
 {
     struct secure secure;
     secure_open(&secure, NULL, NULL, NULL);
-    secure_join(&secure, "\2h2");
-    secure_greet(&secure);
+    secure_join_http2(&secure);
     put_request(&secure.out, 1, false, "/echo", NULL);
     secure_run(&secure);
     cr_assert_eq(secure.acceptor.accepted, 1);
@@ -320,8 +314,7 @@ Test(tls_server, ends_with_close_notify_and_takes_the_peers)
 {
     struct secure secure;
     secure_open(&secure, NULL, NULL, NULL);
-    secure_join(&secure, "\2h2");
-    secure_greet(&secure);
+    secure_join_http2(&secure);
     secure_run(&secure);
     SSL_shutdown(secure.ssl);
     secure_run(&secure);
@@ -329,8 +322,7 @@ Test(tls_server, ends_with_close_notify_and_takes_the_peers)
     cr_expect_eq(secure.server->connection_count, 0);
     secure_leave(&secure);
 
-    secure_join(&secure, "\2h2");
-    secure_greet(&secure);
+    secure_join_http2(&secure);
     put_request(&secure.out, 1, true, "/later", NULL);
     secure_run(&secure);
     pk_detach(pk_server_stop(secure.server, 10000));
@@ -350,8 +342,7 @@ Test(tls_server, takes_a_connection_that_ends_without_close_notify_for_lost)
 {
     struct secure secure;
     secure_open(&secure, NULL, NULL, NULL);
-    secure_join(&secure, "\2h2");
-    secure_greet(&secure);
+    secure_join_http2(&secure);
     put_request(&secure.out, 1, false, "/echo", NULL);
     secure_run(&secure);
     secure_leave(&secure);
@@ -364,8 +355,7 @@ Test(tls_server, answers_key_updates_and_refuses_renegotiation)
 {
     struct secure secure;
     secure_open(&secure, NULL, NULL, NULL);
-    secure_join(&secure, "\2h2");
-    secure_greet(&secure);
+    secure_join_http2(&secure);
     secure_run(&secure);
     SSL_key_update(secure.ssl, SSL_KEY_UPDATE_REQUESTED);
     call_echo(&secure, 1, 100);
@@ -374,8 +364,7 @@ Test(tls_server, answers_key_updates_and_refuses_renegotiation)
     secure_leave(&secure);
 
     SSL_CTX_set_max_proto_version(secure.context, TLS1_2_VERSION);
-    secure_join(&secure, "\2h2");
-    secure_greet(&secure);
+    secure_join_http2(&secure);
     secure_run(&secure);
     cr_expect(secure.shaken);
     cr_expect_eq(SSL_renegotiate(secure.ssl), 1);
@@ -384,143 +373,6 @@ Test(tls_server, answers_key_updates_and_refuses_renegotiation)
     cr_expect_eq(secure.alert, SSL_AD_NO_RENEGOTIATION);
     ERR_clear_error();
     secure_close(&secure);
-}
-
-/* ---- Who the peer is ---- */
-
-static pk_tls_info seen;
-static char seen_text[1024];
-
-static void accept_and_look(void *self, pk_exchange *exchange, const pk_head *head, bool over)
-{
-    struct path_acceptor *acceptor = self;
-    seen = *exchange->peer->tls;
-    snprintf(seen_text, sizeof seen_text, "%s|%s", seen.subject ? seen.subject : "",
-             seen.common_name ? seen.common_name : "");
-    for (size_t i = 0; i < seen.name_count; i++)
-        snprintf(seen_text + strlen(seen_text), sizeof seen_text - strlen(seen_text), "|%s",
-                 seen.names[i]);
-    cr_expect_eq(seen.pem != NULL, seen.subject != NULL);
-    if (seen.pem) {
-        cr_expect_eq(strncmp(seen.pem, "-----BEGIN CERTIFICATE-----\n", 28), 0);
-        cr_expect_gt(seen.der.length, 200);
-        cr_expect_eq(seen.der.bytes[0], 0x30);
-    }
-    acceptor->acceptor.accept(acceptor->acceptor.self, exchange, head, over);
-}
-
-Test(tls_server, demands_certificates_and_tells_who_showed_them)
-{
-    static const char ann[] = "CN=client,O=pekoe|client|DNS:client.example|"
-                              "URI:spiffe://pekoe/ann|IP:192.0.2.7|email:ann@pekoe.example";
-    static const struct {
-        pk_client_certificates mode;
-        const char *shown;
-        bool works;
-        const char *text;
-    } cases[] = {
-        {PK_CLIENT_CERTIFICATES_NONE, NULL, true, "|"},
-        {PK_CLIENT_CERTIFICATES_NONE, "client", true, "|"},
-        {PK_CLIENT_CERTIFICATES_REQUESTED, NULL, true, "|"},
-        {PK_CLIENT_CERTIFICATES_REQUESTED, "client", true, ann},
-        {PK_CLIENT_CERTIFICATES_REQUESTED, "client-of-other", false, NULL},
-        {PK_CLIENT_CERTIFICATES_REQUIRED, NULL, false, NULL},
-        {PK_CLIENT_CERTIFICATES_REQUIRED, "client", true, ann},
-        {PK_CLIENT_CERTIFICATES_REQUIRED, "client-of-other", false, NULL},
-        {PK_CLIENT_CERTIFICATES_REQUIRED, "self", false, NULL},
-        {PK_CLIENT_CERTIFICATES_REQUIRED, "expired", false, NULL},
-    };
-    static const int versions[] = {TLS1_2_VERSION, TLS1_3_VERSION};
-    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
-        size_t c = i / 2;
-        struct secure secure;
-        char name[64];
-        secure_open(&secure, NULL,
-                    PK_SERVER_CREDENTIALS(.certificate.file = certificate_path("chain.pem"),
-                                          .key.file = certificate_path("chain.key"),
-                                          .client_ca.file =
-                                              cases[c].mode ? certificate_path("ca.pem") : NULL,
-                                          .client_certificates = cases[c].mode),
-                    NULL);
-        pk_acceptor looking = {.accept = accept_and_look, .self = &secure.acceptor};
-        pk_server_set_acceptor(secure.server, &looking);
-        SSL_CTX_set_max_proto_version(secure.context, versions[i % 2]);
-        if (cases[c].shown) {
-            snprintf(name, sizeof name, "%s.pem", cases[c].shown);
-            cr_assert_eq(SSL_CTX_use_certificate_file(secure.context, certificate_path(name),
-                                                      SSL_FILETYPE_PEM),
-                         1);
-            snprintf(name, sizeof name, "%s.key", cases[c].shown);
-            cr_assert_eq(SSL_CTX_use_PrivateKey_file(secure.context, certificate_path(name),
-                                                     SSL_FILETYPE_PEM),
-                         1);
-        }
-        SSL_CTX_load_verify_file(secure.context, certificate_path("ca.pem"));
-        secure_join(&secure, "\2h2");
-        secure_greet(&secure);
-        put_request(&secure.out, 1, true, "/none", NULL);
-        secure_run(&secure);
-        cr_expect_eq(secure.acceptor.accepted, cases[c].works, "%zu", c);
-        cr_expect_eq(secure.alert > 0, !cases[c].works, "%zu: %d", c, secure.alert);
-        cr_expect_eq(SSL_get_verify_result(secure.ssl), X509_V_OK, "the whole chain was sent");
-        if (cases[c].works) {
-            cr_expect_str_eq(seen_text, cases[c].text);
-            cr_expect_eq(seen.verified, seen.subject != NULL);
-            cr_expect_str_eq(seen.protocol, "h2");
-            cr_expect_str_eq(seen.version, i % 2 ? "TLSv1.3" : "TLSv1.2");
-            cr_expect_not_null(seen.cipher);
-        }
-        secure_close(&secure);
-    }
-}
-
-static SSL_SESSION *session;
-
-static int keep_session(SSL *ssl, SSL_SESSION *fresh)
-{
-    SSL_SESSION_free(session);
-    session = fresh;
-    return 1;
-}
-
-Test(tls_server, resumes_sessions_with_the_identity_that_was_shown)
-{
-    static const int versions[] = {TLS1_2_VERSION, TLS1_3_VERSION};
-    for (size_t v = 0; v < 2; v++) {
-        struct secure secure;
-        secure_open(&secure, NULL,
-                    PK_SERVER_CREDENTIALS(.certificate.file = certificate_path("server.pem"),
-                                          .key.file = certificate_path("server.key"),
-                                          .client_ca.file = certificate_path("ca.pem"),
-                                          .client_certificates = PK_CLIENT_CERTIFICATES_REQUIRED),
-                    NULL);
-        pk_acceptor looking = {.accept = accept_and_look, .self = &secure.acceptor};
-        pk_server_set_acceptor(secure.server, &looking);
-        SSL_CTX_set_max_proto_version(secure.context, versions[v]);
-        SSL_CTX_use_certificate_file(secure.context, certificate_path("client.pem"),
-                                     SSL_FILETYPE_PEM);
-        SSL_CTX_use_PrivateKey_file(secure.context, certificate_path("client.key"),
-                                    SSL_FILETYPE_PEM);
-        SSL_CTX_set_session_cache_mode(secure.context, SSL_SESS_CACHE_CLIENT);
-        SSL_CTX_sess_set_new_cb(secure.context, keep_session);
-        for (int i = 0; i < 2; i++) {
-            secure_join(&secure, "\2h2");
-            if (session)
-                cr_assert_eq(SSL_set_session(secure.ssl, session), 1);
-            secure_greet(&secure);
-            put_request(&secure.out, 1, true, "/none", NULL);
-            secure_run(&secure);
-            cr_expect_eq(seen.resumed, i == 1, "%d", i);
-            cr_expect(seen.verified);
-            cr_expect_eq(strncmp(seen_text, "CN=client,O=pekoe|", 18), 0, "%s", seen_text);
-            SSL_shutdown(secure.ssl);
-            secure_run(&secure);
-            secure_leave(&secure);
-        }
-        SSL_SESSION_free(session);
-        session = NULL;
-        secure_close(&secure);
-    }
 }
 
 /* ---- Listeners ---- */
@@ -590,16 +442,14 @@ Test(tls_server, survives_each_allocation_that_fails)
         secure.acceptor.careful = true;
         counts.fail_at = before + fail;
         counts.fail_more = 0;
-        secure_join(&secure, "\2h2");
-        secure_greet(&secure);
+        secure_join_http2(&secure);
         call_echo(&secure, 1, 40000);
         secure_run(&secure);
         if (fail == needed || counts.requests < counts.fail_at)
             needed = fail;
         counts.fail_at = 0;
         secure_leave(&secure);
-        secure_join(&secure, "\2h2");
-        secure_greet(&secure);
+        secure_join_http2(&secure);
         call_echo(&secure, 1, 100);
         secure_run(&secure);
         cr_assert_eq(body_of(&secure.in, 1), 100, "after %zu", fail);
@@ -625,8 +475,7 @@ Test(tls_server, survives_each_allocation_of_openssl_that_fails)
         openssl_requests = 0;
         openssl_fail_at = fail;
         secure.serving = count_openssl;
-        secure_join(&secure, "\2h2");
-        secure_greet(&secure);
+        secure_join_http2(&secure);
         call_echo(&secure, 1, 100);
         secure_run(&secure);
         whole = openssl_requests < fail;
@@ -636,8 +485,7 @@ Test(tls_server, survives_each_allocation_of_openssl_that_fails)
         secure.serving = NULL;
         cr_assert_eq(secure.server->connection_count, 0, "%zu", fail);
         if (fail % 8 == 1 || whole) {
-            secure_join(&secure, "\2h2");
-            secure_greet(&secure);
+            secure_join_http2(&secure);
             call_echo(&secure, 1, 100);
             secure_run(&secure);
             cr_assert_eq(body_of(&secure.in, 1), 100, "after %zu", fail);
@@ -652,8 +500,7 @@ Test(tls_server, keeps_little_for_a_connection_that_rests)
 {
     struct secure secure;
     secure_open(&secure, NULL, NULL, NULL);
-    secure_join(&secure, "\2h2");
-    secure_greet(&secure);
+    secure_join_http2(&secure);
     call_echo(&secure, 1, 100);
     secure_run(&secure);
     secure_ticks(&secure, 3); /* the buffers of TLS are given back */
