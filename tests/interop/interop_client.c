@@ -5,6 +5,7 @@
  *     interop-client --server_host 127.0.0.1 --server_port 10000 --test_case large_unary
  *
  * `--test_case all` runs every case. Prints "OK: CASE" for each; the exit code is 1 after a failure.
+ * One function a case, in the order of that page, which is why the file is long.
  */
 #include <pekoe/pekoe.h>
 
