@@ -13,34 +13,10 @@ struct sink {
     size_t length; /* of the whole text, whether it fitted or not */
 };
 
-/* Short texts without a call: their halves overlap. */
-PK_INLINE void copy(char *to, const char *from, size_t length)
-{
-    if (length > 16) {
-        memcpy(to, from, length);
-    } else if (length >= 8) {
-        uint64_t first, last;
-        memcpy(&first, from, 8);
-        memcpy(&last, from + length - 8, 8);
-        memcpy(to, &first, 8);
-        memcpy(to + length - 8, &last, 8);
-    } else if (length >= 4) {
-        uint32_t first, last;
-        memcpy(&first, from, 4);
-        memcpy(&last, from + length - 4, 4);
-        memcpy(to, &first, 4);
-        memcpy(to + length - 4, &last, 4);
-    } else if (length > 0) {
-        to[0] = from[0];
-        to[length / 2] = from[length / 2];
-        to[length - 1] = from[length - 1];
-    }
-}
-
 PK_INLINE void put(struct sink *sink, const char *text, size_t length)
 {
     if (PK_LIKELY(sink->length + length <= sink->room)) {
-        copy(sink->out + sink->length, text, length);
+        pk_print_copy(sink->out + sink->length, text, length);
     } else if (sink->length < sink->room) {
         size_t left = sink->room - sink->length;
         memcpy(sink->out + sink->length, text, length < left ? length : left);
@@ -79,12 +55,7 @@ static enum width take_width(const char **format)
     return WIDTH_LONG_LONG;
 }
 
-/* va_list is an array on some ABIs: a struct keeps it one object behind a pointer. */
-struct arguments {
-    va_list list;
-};
-
-static int64_t take_signed(struct arguments *arguments, enum width width)
+static int64_t take_signed(struct pk_print_arguments *arguments, enum width width)
 {
     switch (width) {
     case WIDTH_INT:
@@ -99,7 +70,7 @@ static int64_t take_signed(struct arguments *arguments, enum width width)
     __builtin_unreachable();
 }
 
-static uint64_t take_unsigned(struct arguments *arguments, enum width width)
+static uint64_t take_unsigned(struct pk_print_arguments *arguments, enum width width)
 {
     switch (width) {
     case WIDTH_INT:
@@ -116,7 +87,7 @@ static uint64_t take_unsigned(struct arguments *arguments, enum width width)
 
 /* A conversion other than %s; `format` stands behind its '%'. False: not one of ours. */
 static __attribute__((noinline)) bool convert(struct sink *sink, const char **format,
-                                              struct arguments *arguments)
+                                              struct pk_print_arguments *arguments)
 {
     if (strncmp(*format, ".*s", 3) == 0) {
         int limit = va_arg(arguments->list, int);
@@ -149,10 +120,10 @@ static __attribute__((noinline)) bool convert(struct sink *sink, const char **fo
     return true;
 }
 
-int pk_print(char *out, size_t room, const char *format, va_list arguments_in)
+int pk_print_any(char *out, size_t room, const char *format, va_list arguments_in)
 {
     struct sink sink = {out, room, 0};
-    struct arguments arguments;
+    struct pk_print_arguments arguments;
     va_copy(arguments.list, arguments_in);
     const char *at = format;
     bool ours = true;
@@ -183,4 +154,14 @@ int pk_print(char *out, size_t room, const char *format, va_list arguments_in)
     if (room > 0)
         out[sink.length < room ? sink.length : room - 1] = '\0';
     return sink.length > INT32_MAX ? -1 : (int) sink.length;
+}
+
+int pk_print(char *out, size_t room, const char *format, va_list arguments_in)
+{
+    struct pk_print_arguments arguments;
+    va_copy(arguments.list, arguments_in);
+    const char *end = pk_print_texts(out, out + room, format, &arguments);
+    va_end(arguments.list);
+    return PK_LIKELY(end && end - out <= INT32_MAX) ? (int) (end - out)
+                                                    : pk_print_any(out, room, format, arguments_in);
 }
