@@ -37,25 +37,36 @@ void pk_buffer_pool_done(pk_buffer_pool *pool)
     pool->kept_bytes = 0;
 }
 
-/* The newest of the list, or a new one of `size` bytes. NULL without memory. */
-static pk_buffer *take(pk_buffer_pool *pool, pk_buffer **list, size_t size)
+/* A new buffer of `size` bytes, lent at once: of a list that is empty. NULL without memory. */
+static __attribute__((noinline)) pk_buffer *make(pk_buffer_pool *pool, size_t size)
 {
-    assert(pool->thread == &thread_mark);
-    pk_buffer *buffer = *list;
-    if (PK_LIKELY(buffer != NULL)) {
-        *list = buffer->next;
-        pool->kept_bytes -= buffer->capacity;
-    } else {
-        buffer = pk_memory_get(pool->memory, sizeof *buffer);
-        if (!buffer)
-            return NULL;
-        uint8_t *memory = pk_memory_get(pool->memory, size);
-        if (!memory) {
-            pk_memory_put(pool->memory, buffer, sizeof *buffer);
-            return NULL;
-        }
-        *buffer = (pk_buffer){.memory = memory, .capacity = size, .pool = pool};
+    pk_buffer *buffer = pk_memory_get(pool->memory, sizeof *buffer);
+    if (!buffer)
+        return NULL;
+    uint8_t *memory = pk_memory_get(pool->memory, size);
+    if (!memory) {
+        pk_memory_put(pool->memory, buffer, sizeof *buffer);
+        return NULL;
     }
+    *buffer = (pk_buffer){.memory = memory,
+                          .capacity = size,
+                          .pool = pool,
+                          .references = 1,
+                          .block = size == PK_BUFFER_BLOCK};
+    if (buffer->block)
+        pk_buffer_rewind_for_append(buffer, 0);
+    else
+        pk_buffer_rewind_for_prepend(buffer);
+    pool->lent++;
+    return buffer;
+}
+
+/* The newest of the list, which is not empty. */
+PK_INLINE pk_buffer *take(pk_buffer_pool *pool, pk_buffer **list)
+{
+    pk_buffer *buffer = *list;
+    *list = buffer->next;
+    pool->kept_bytes -= buffer->capacity;
     pool->lent++;
     buffer->next = NULL;
     buffer->references = 1;
@@ -64,19 +75,21 @@ static pk_buffer *take(pk_buffer_pool *pool, pk_buffer **list, size_t size)
 
 pk_buffer *pk_buffer_get(pk_buffer_pool *pool)
 {
-    pk_buffer *buffer = take(pool, &pool->kept, PK_BUFFER_FIRST);
-    if (buffer)
-        pk_buffer_rewind_for_prepend(buffer);
+    assert(pool->thread == &thread_mark);
+    if (PK_UNLIKELY(!pool->kept))
+        return make(pool, PK_BUFFER_FIRST);
+    pk_buffer *buffer = take(pool, &pool->kept);
+    pk_buffer_rewind_for_prepend(buffer);
     return buffer;
 }
 
 pk_buffer *pk_buffer_get_block(pk_buffer_pool *pool)
 {
-    pk_buffer *buffer = take(pool, &pool->blocks, PK_BUFFER_BLOCK);
-    if (buffer) {
-        buffer->block = true;
-        pk_buffer_rewind_for_append(buffer, 0);
-    }
+    assert(pool->thread == &thread_mark);
+    if (PK_UNLIKELY(!pool->blocks))
+        return make(pool, PK_BUFFER_BLOCK);
+    pk_buffer *buffer = take(pool, &pool->blocks);
+    pk_buffer_rewind_for_append(buffer, 0);
     return buffer;
 }
 
