@@ -265,13 +265,18 @@ static bool is_wide(const struct gen_message *message)
             message->by_number[message->n_fields - 1]->number > CHAIN_NUMBER_MAX);
 }
 
-static const char *linkage(const struct gen_message *message)
+/*
+ * `parts` are the messages that others hold. One that is none of them is read by its root alone, in
+ * line: compilers would see to that, did they not merge functions that look alike before.
+ */
+static const char *linkage(const struct gen_closure *parts, const struct gen_message *message)
 {
-    return gen_message_is_small(message) ? "PK_INLINE" : "static";
+    return gen_message_is_small(message) || !gen_closure_has(parts, message) ? "PK_INLINE"
+                                                                             : "static";
 }
 
 static void write_decode(struct gen_run *run, struct gen_printer *out,
-                         const struct gen_message *message)
+                         const struct gen_closure *parts, const struct gen_message *message)
 {
     struct gen_decoder_text text = {
         .run = run,
@@ -288,7 +293,7 @@ static void write_decode(struct gen_run *run, struct gen_printer *out,
     gen_print(out,
               "$linkage$ bool decode_$lower$(pk_decoder *decoder, $type$ *message, uint8_t *p,\n"
               "                     uint8_t *end)\n{\n",
-              "linkage", linkage(message));
+              "linkage", linkage(parts, message));
     gen_indent(out);
     gen_write(out, "const uint8_t behind = pk_decode_close(end);\n");
     if (text.nul)
@@ -438,12 +443,17 @@ void gen_emit_slab_source(struct gen_run *run, const struct gen_file *file, stru
 {
     struct gen_closure roots = {.memory = run->memory};
     struct gen_closure closure = {.memory = run->memory};
+    struct gen_closure parts = {.memory = run->memory};
 
     add_roots(run, file, &roots);
     if (roots.count == 0)
         return;
     for (size_t i = 0; i < roots.count; i++)
         gen_closure_add(&closure, roots.messages[i]);
+    for (size_t i = 0; i < closure.count; i++)
+        for (size_t j = 0; j < closure.messages[i]->n_fields; j++)
+            if (closure.messages[i]->fields[j]->message)
+                gen_closure_add_only(&parts, closure.messages[i]->fields[j]->message);
     gen_write(out, "/* --- slab decoders: see <pekoe/generated_messages.h> --- */\n\n");
     for (size_t i = 0; i < closure.count; i++)
         write_start(out, closure.messages[i]);
@@ -453,10 +463,10 @@ void gen_emit_slab_source(struct gen_run *run, const struct gen_file *file, stru
                   "uint8_t *p,\n"
                   "                     uint8_t *end);\n",
                   "lower", closure.messages[i]->c_lower, "type", closure.messages[i]->c_type,
-                  "linkage", linkage(closure.messages[i]));
+                  "linkage", linkage(&parts, closure.messages[i]));
     gen_write(out, "\n");
     for (size_t i = 0; i < closure.count; i++)
-        write_decode(run, out, closure.messages[i]);
+        write_decode(run, out, &parts, closure.messages[i]);
     for (size_t i = 0; i < roots.count; i++)
         write_root(run, out, roots.messages[i]);
 }
