@@ -29,66 +29,7 @@ void pk_call_change_state(pk_call *call, pk_call_state next)
     call->state = next;
 }
 
-/* A call and the beginning of its arena come in one block: small calls need no other. */
-#define CALL_BLOCK 2048u
-#define CALL_SIZE ((sizeof(pk_call) + 15) & ~(size_t) 15)
-_Static_assert(CALL_SIZE + 512 <= CALL_BLOCK, "a call's block has room for small messages");
-
 /* ---- Life ---- */
-
-static void deadline_fired(pk_timer *timer);
-
-static void *allocate_in_call(void *call, size_t size)
-{
-    return pk_arena_get(&((pk_call *) call)->scope.arena, size);
-}
-
-static void free_in_call(void *call, void *block)
-{
-}
-
-#define BLANK_FROM offsetof(pk_call, state)
-#define BLANK_BYTES (offsetof(pk_call, encoding) - BLANK_FROM)
-_Static_assert(BLANK_FROM % 16 == 0 && BLANK_BYTES % 16 == 0,
-               "what is blank is cleared by 16 bytes");
-
-void pk_call_init(pk_call *call, pk_loop *loop, const pk_protocol *protocol,
-                  const pk_encoding *encoding)
-{
-    pk_scope_start(&call->scope, &pk_loop_host, loop);
-    call->loop = loop;
-    pk_clear_piece((uint8_t *) call + BLANK_FROM, BLANK_BYTES);
-    call->headers.arena = &call->scope.arena;
-    call->trailers.arena = &call->scope.arena;
-    call->deadline.fire = deadline_fired;
-    call->encoding = *encoding;
-    call->encoding.arena = &call->scope.arena;
-    call->protocol = protocol;
-    call->reply_protocol = protocol;
-    call->allocator = (ProtobufCAllocator){allocate_in_call, free_in_call, call};
-}
-
-pk_call *pk_call_open(struct pk_router *router, pk_exchange *exchange, const pk_head *head,
-                      const pk_protocol *protocol)
-{
-    pk_loop *loop = exchange->loop;
-    pk_call *call = pk_memory_get(&loop->memory, CALL_BLOCK);
-    if (!call)
-        return NULL;
-    pk_arena_init_in(&call->scope.arena, &loop->memory, (uint8_t *) call + CALL_SIZE,
-                     CALL_BLOCK - CALL_SIZE);
-    pk_call_init(call, loop, protocol, &router->encoding);
-    call->exchange = exchange;
-    call->router = router;
-    call->fail = pk_call_answer_status;
-    call->metadata = pk_metadata_over(head->fields, head->count, &call->scope.arena);
-    call->head = head;
-    /* Without a compressor known yet; the router sets it after negotiation. */
-    pk_body_reader_init(&call->body, protocol, call->encoding.marshalling, &call->scope.arena, NULL,
-                        router->receive_limit, PK_BODY_REQUEST);
-    router->open_calls++;
-    return call;
-}
 
 static void release_call(pk_scope *scope)
 {
@@ -99,22 +40,14 @@ static void release_call(pk_scope *scope)
     pk_router *router = call->router;
     pk_memory *memory = scope->arena.memory;
     pk_arena_end(&scope->arena);
-    pk_memory_put(memory, call, CALL_BLOCK);
+    pk_memory_put(memory, call, PK_CALL_BLOCK);
     pk_router_call_gone(router);
-}
-
-static void release_kept(struct pk_call_release *release)
-{
-    pk_call *call = (pk_call *) ((char *) release - offsetof(pk_call, kept.release));
-    call->kept.buffer = pk_buffer_unref(call->kept.buffer);
 }
 
 void pk_call_keep(pk_call *call, pk_buffer *buffer_take)
 {
-    assert(!call->kept.buffer && "a call has one message of this kind");
-    call->kept.buffer = buffer_take;
-    call->kept.release.fn = release_kept;
-    pk_call_on_release(call, &call->kept.release);
+    assert(!call->kept && "a call has one message of this kind");
+    call->kept = buffer_take;
     call->exchange->ops->hold(call->exchange, buffer_take->capacity);
 }
 
@@ -188,14 +121,19 @@ void pk_call_run_end_entries(pk_call *call)
     pk_call_leave(outer);
 }
 
-void pk_call_end(pk_call *call, const pk_status *status)
+/* Whether there is more to end than the call itself: what most calls never had. */
+static inline bool has_loose_ends(const pk_call *call)
 {
-    if (!pk_call_is_open(call))
-        return;
-    pk_call_change_state(call, PK_CALL_ENDED);
+    return call->deadline.place != 0 || call->children || call->end_entries ||
+           call->scope.pending.next != &call->scope.pending || call->scope.cancelled ||
+           pk_body_reader_has_buffers(&call->body);
+}
+
+static __attribute__((noinline)) void end_all(pk_call *call, const pk_status *status)
+{
     pk_timer_stop(call->loop, &call->deadline);
     pk_body_reader_done(&call->body);
-    if (PK_UNLIKELY(call->children != NULL))
+    if (call->children)
         pk_client_end_children(call, status ? status : &ended_normally);
     call->scope.completed = !call->abandoned;
     if (status && call->settling) {
@@ -209,10 +147,23 @@ void pk_call_end(pk_call *call, const pk_status *status)
         pk_call_run_end_entries(call);
 }
 
+void pk_call_end(pk_call *call, const pk_status *status)
+{
+    if (!pk_call_is_open(call))
+        return;
+    pk_call_change_state(call, PK_CALL_ENDED);
+    if (PK_UNLIKELY(status || has_loose_ends(call))) {
+        end_all(call, status);
+        return;
+    }
+    call->scope.completed = !call->abandoned;
+    call->scope.cancelled = &ended_normally;
+}
+
 void pk_call_settled(pk_call *call)
 {
     call->settling = false;
-    if (!pk_call_is_open(call))
+    if (PK_UNLIKELY(call->end_entries != NULL) && !pk_call_is_open(call))
         pk_call_run_end_entries(call);
 }
 
@@ -234,10 +185,12 @@ void pk_call_on_closed(pk_exchange *exchange)
     }
     pk_call_change_state(call, PK_CALL_CLOSED);
     /* The head's fields go with the exchange. */
+    if (PK_UNLIKELY(call->scope.pins > 0)) {
+        (void) pk_call_method(call);
+        call->metadata = pk_metadata_over(NULL, 0, &call->scope.arena);
+    }
     call->exchange = NULL;
     call->head = NULL;
-    if (PK_UNLIKELY(call->scope.pins > 0))
-        call->metadata = pk_metadata_over(NULL, 0, &call->scope.arena);
     pk_scope_release(&call->scope, release_call);
 }
 
@@ -245,12 +198,6 @@ void pk_call_on_closed(pk_exchange *exchange)
 
 static void drop_token(void *arg)
 {
-}
-
-bool pk_call_set_deadline(pk_call *call, uint64_t nanoseconds)
-{
-    call->has_deadline = true;
-    return pk_timer_start(call->loop, &call->deadline, nanoseconds) == 0;
 }
 
 /* An end that the handler did not ask for, with an answer to the peer. */
@@ -265,6 +212,13 @@ static void break_off(pk_call *call, const pk_status *status)
 static void deadline_fired(pk_timer *timer)
 {
     break_off((pk_call *) ((char *) timer - offsetof(pk_call, deadline)), &deadline_passed);
+}
+
+bool pk_call_set_deadline(pk_call *call, uint64_t nanoseconds)
+{
+    call->has_deadline = true;
+    call->deadline.fire = deadline_fired;
+    return pk_timer_start(call->loop, &call->deadline, nanoseconds) == 0;
 }
 
 void pk_call_cancel(pk_call *call)
@@ -362,8 +316,18 @@ char *pk_call_copy(pk_call *call, const void *bytes, size_t length)
     return pk_arena_copy(&call->scope.arena, bytes, length);
 }
 
+static void *allocate_in_call(void *call, size_t size)
+{
+    return pk_arena_get(&((pk_call *) call)->scope.arena, size);
+}
+
+static void free_in_call(void *call, void *block)
+{
+}
+
 ProtobufCAllocator *pk_call_allocator(pk_call *call)
 {
+    call->allocator = (ProtobufCAllocator){allocate_in_call, free_in_call, call};
     return &call->allocator;
 }
 
@@ -417,9 +381,19 @@ uint64_t pk_call_time_left(const pk_call *call)
     return due > now ? due - now : 0;
 }
 
+/* A generic call's path is copied when it is asked for: most handlers know without. */
+static __attribute__((noinline)) const char *copy_path(pk_call *call)
+{
+    pk_slice path = {NULL, 0};
+    if (call->head)
+        path = pk_head_value(call->head, PK_FIELD_PATH);
+    call->path = pk_call_copy(call, path.bytes, path.length);
+    return call->path;
+}
+
 const char *pk_call_method(const pk_call *call)
 {
-    return call->path;
+    return PK_LIKELY(call->path != NULL) ? call->path : copy_path((pk_call *) (uintptr_t) call);
 }
 
 const pk_message_type *pk_call_request_type(const pk_call *call)

@@ -12,19 +12,14 @@
 
 /* ---- The path table ---- */
 
-PK_INLINE uint64_t mix(uint64_t hash, uint64_t word)
-{
-    hash = (hash ^ word) * 0xFF51AFD7ED558CCDu;
-    return hash ^ hash >> 32;
-}
-
 /*
  * Three looks, since the table is asked once per call: the length, the last eight bytes (the method)
- * and eight in the middle (the service). Paths that agree in all of them share a chain.
+ * and eight in the middle (the service), mixed by one multiplication. Paths that agree in all of
+ * them share a chain; which paths there are is the program's choice and no peer's.
  */
 PK_INLINE uint32_t hash_path(const uint8_t *bytes, size_t length)
 {
-    uint64_t hash = 0x9E3779B97F4A7C15u ^ length, middle = 0, last = 0;
+    uint64_t middle = 0, last = 0;
     if (PK_UNLIKELY(length < 8)) {
         for (size_t i = 0; i < length; i++)
             last = last << 8 | bytes[i];
@@ -32,7 +27,8 @@ PK_INLINE uint32_t hash_path(const uint8_t *bytes, size_t length)
         memcpy(&middle, bytes + length / 2 - 4, 8);
         memcpy(&last, bytes + length - 8, 8);
     }
-    return (uint32_t) mix(mix(hash, middle), last);
+    uint64_t mixed = (last ^ (middle << 29 | middle >> 35) ^ length) * 0x9E3779B97F4A7C15u;
+    return (uint32_t) (mixed >> 32);
 }
 
 /* The path's place: taken by its method, or free. */
@@ -50,13 +46,18 @@ PK_INLINE struct pk_route *place_of(struct pk_route *routes, size_t capacity, co
     }
 }
 
-static const struct pk_route *find(const pk_router *router, pk_slice path)
+PK_INLINE const struct pk_route *find_in_line(const pk_router *router, pk_slice path)
 {
     if (router->route_count == 0)
         return NULL;
     const struct pk_route *route = place_of(router->routes, router->route_capacity, path.bytes,
                                             path.length, hash_path(path.bytes, path.length));
     return route->method ? route : NULL;
+}
+
+static const struct pk_route *find(const pk_router *router, pk_slice path)
+{
+    return find_in_line(router, path);
 }
 
 /* Room for `more` routes at a load of one half. */
@@ -353,7 +354,8 @@ static __attribute__((noinline)) void refuse_head(pk_router *router, pk_exchange
 }
 
 /* The protocol of a request, or NULL after it was answered. */
-static const pk_protocol *protocol_of(pk_router *router, pk_exchange *exchange, const pk_head *head)
+PK_INLINE const pk_protocol *protocol_of(pk_router *router, pk_exchange *exchange,
+                                         const pk_head *head)
 {
     const pk_protocol *protocol = NULL;
     pk_slice verb = pk_head_value(head, PK_FIELD_METHOD);
@@ -367,43 +369,61 @@ static const pk_protocol *protocol_of(pk_router *router, pk_exchange *exchange, 
     return NULL;
 }
 
-/* Opens the call of an exchange, answering where there is none to be had: then NULL. */
-static pk_call *open_call(pk_router *router, pk_exchange *exchange, const pk_head *head)
+/* There is no memory for a call. */
+static __attribute__((noinline)) pk_call *answer_no_memory(pk_exchange *exchange,
+                                                           const pk_protocol *protocol)
 {
-    const pk_protocol *protocol = protocol_of(router, exchange, head);
-    if (!protocol)
-        return NULL;
-    pk_call *call = pk_call_open(router, exchange, head, protocol);
-    if (!call) {
-        pk_reply reply;
-        pk_protocol_reply_no_memory(protocol, &reply);
-        answer_bare(exchange, &reply);
-        return NULL;
-    }
-    static const pk_exchange_events only_the_end = {.on_cancelled = pk_call_on_cancelled,
-                                                    .on_closed = pk_call_on_closed};
-    exchange->events = &only_the_end;
-    exchange->user = call;
-    call->path = "";
-    if (PK_UNLIKELY(!protocol->trailers_in_body))
-        return call;
-    call->reply_protocol = pk_protocol_of_reply(protocol, pk_head_value(head, PK_FIELD_ACCEPT));
+    pk_reply reply;
+    pk_protocol_reply_no_memory(protocol, &reply);
+    answer_bare(exchange, &reply);
+    return NULL;
+}
+
+/* A page asks: it may want the other form, and its browser may want to know who may read this. */
+static __attribute__((noinline)) void open_for_page(pk_router *router, pk_call *call,
+                                                    const pk_head *head)
+{
+    call->reply_protocol =
+        pk_protocol_of_reply(call->protocol, pk_head_value(head, PK_FIELD_ACCEPT));
     if (router->cors)
         pk_cors_mark(router->cors, call, head);
+}
+
+/* Opens the call of an exchange, answering where there is none to be had: then NULL. */
+PK_INLINE pk_call *open_call(pk_router *router, pk_exchange *exchange, const pk_head *head)
+{
+    static const pk_exchange_events only_the_end = {.on_cancelled = pk_call_on_cancelled,
+                                                    .on_closed = pk_call_on_closed};
+    const pk_protocol *protocol = protocol_of(router, exchange, head);
+    if (PK_UNLIKELY(!protocol))
+        return NULL;
+    pk_call *call =
+        pk_call_open(router, exchange, head, protocol, &router->encoding, router->receive_limit);
+    if (PK_UNLIKELY(!call))
+        return answer_no_memory(exchange, protocol);
+    router->open_calls++;
+    exchange->events = &only_the_end;
+    exchange->user = call;
+    if (PK_UNLIKELY(protocol->trailers_in_body))
+        open_for_page(router, call, head);
     return call;
 }
 
+static __attribute__((noinline)) bool refuse_encoding(pk_call *call, const pk_status *status)
+{
+    call->encoding.tell_encodings = true;
+    pk_call_answer_status(call, status);
+    return false;
+}
+
 /* What the head says of encodings. False: the call was answered. */
-static bool settle_compression(pk_router *router, pk_call *call, const pk_head *head)
+static inline bool settle_compression(pk_router *router, pk_call *call, const pk_head *head)
 {
     pk_negotiation negotiation;
     pk_status status;
     if (PK_UNLIKELY(pk_negotiate(router->encoding.marshalling, router->encoding.compressors, head,
-                                 &call->scope.arena, &negotiation, &status) < 0)) {
-        call->encoding.tell_encodings = true;
-        pk_call_answer_status(call, &status);
-        return false;
-    }
+                                 &call->scope.arena, &negotiation, &status) < 0))
+        return refuse_encoding(call, &status);
     call->encoding.compressor = negotiation.outgoing;
     if (PK_UNLIKELY(negotiation.incoming != NULL)) {
         pk_body_reader_set_incoming(&call->body, negotiation.incoming);
@@ -413,21 +433,25 @@ static bool settle_compression(pk_router *router, pk_call *call, const pk_head *
     return true;
 }
 
-/* And of time. */
-static bool settle_deadline(pk_call *call, const pk_head *head)
+static __attribute__((noinline)) bool refuse_timeout(pk_call *call, pk_slice timeout)
 {
-    pk_status status;
+    int shown = timeout.length < 100 ? (int) timeout.length : 100;
+    pk_status status =
+        pk_status_print(&call->scope.arena, PK_INTERNAL, "malformed grpc-timeout \"%.*s\"", shown,
+                        (const char *) timeout.bytes);
+    pk_call_answer_status(call, &status);
+    return false;
+}
+
+/* And of time. */
+static inline bool settle_deadline(pk_call *call, const pk_head *head)
+{
     pk_slice timeout = pk_head_value(head, PK_FIELD_GRPC_TIMEOUT);
     if (!timeout.bytes)
         return true;
     uint64_t nanoseconds;
-    if (PK_UNLIKELY(pk_timeout_parse(timeout, &nanoseconds) < 0)) {
-        int shown = timeout.length < 100 ? (int) timeout.length : 100;
-        status = pk_status_print(&call->scope.arena, PK_INTERNAL, "malformed grpc-timeout \"%.*s\"",
-                                 shown, (const char *) timeout.bytes);
-        pk_call_answer_status(call, &status);
-        return false;
-    }
+    if (PK_UNLIKELY(pk_timeout_parse(timeout, &nanoseconds) < 0))
+        return refuse_timeout(call, timeout);
     if (PK_UNLIKELY(!pk_call_set_deadline(call, nanoseconds))) {
         pk_call_answer_status(call, &pk_status_no_memory);
         return false;
@@ -435,7 +459,7 @@ static bool settle_deadline(pk_call *call, const pk_head *head)
     return true;
 }
 
-static void answer_unknown(pk_call *call, pk_slice path)
+static __attribute__((noinline)) void answer_unknown(pk_call *call, pk_slice path)
 {
     int shown = path.length < 256 ? (int) path.length : 256;
     pk_status status = pk_status_print(&call->scope.arena, PK_UNIMPLEMENTED, "no method %.*s here",
@@ -444,9 +468,9 @@ static void answer_unknown(pk_call *call, pk_slice path)
 }
 
 /* The route of a path; the fallback's where no service has it; NULL where there is none. */
-static const struct pk_route *route_of(const pk_router *router, pk_slice path)
+PK_INLINE const struct pk_route *route_of(const pk_router *router, pk_slice path)
 {
-    const struct pk_route *route = find(router, path);
+    const struct pk_route *route = find_in_line(router, path);
     return PK_LIKELY(route != NULL) || !router->fallback.method ? route : &router->fallback;
 }
 
@@ -469,13 +493,13 @@ static void accept_exchange(void *self, pk_exchange *exchange, const pk_head *he
     call->path = route->method->path;
     if (PK_UNLIKELY(route->compress_from != 0))
         call->encoding.compress_min_bytes = route->compress_from - 1;
-    if (PK_UNLIKELY(!call->path)) { /* the fallback takes any path, and raw bytes */
-        call->path = pk_call_copy(call, path.bytes, path.length);
+    if (PK_UNLIKELY(route == &router->fallback)) { /* it takes bytes as they are */
         call->encoding.codec = &pk_codec_bytes;
+        if (router->raw)
+            pk_body_reader_set_raw(&call->body, head);
     }
-    if (PK_UNLIKELY(route == &router->fallback && router->raw))
-        pk_body_reader_set_raw(&call->body, head);
-    else if (PK_UNLIKELY(!settle_compression(router, call, head)))
+    if (PK_LIKELY(!(call->body.kind & PK_BODY_RAW)) &&
+        PK_UNLIKELY(!settle_compression(router, call, head)))
         return;
     if (PK_LIKELY(settle_deadline(call, head)))
         route->method->serve(call, ended);

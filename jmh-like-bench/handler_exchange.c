@@ -6,6 +6,7 @@
 #include "jmh-like-bench/wire_bytes.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- Operations: what the handler does with the response ---- */
@@ -144,7 +145,12 @@ void pk_bench_exchange_init(struct pk_bench_exchange *bench, pk_bench_context *c
 static void accept_unrouted(void *self, pk_exchange *exchange, const pk_head *head, bool ended)
 {
     const struct pk_bench_unrouted *unrouted = self;
-    pk_call *call = pk_call_open(unrouted->router, exchange, head, unrouted->protocol);
+    pk_router *router = unrouted->router;
+    pk_call *call = pk_call_open(router, exchange, head, unrouted->protocol, &router->encoding,
+                                 router->receive_limit);
+    if (!call)
+        abort();
+    router->open_calls++;
     exchange->user = call;
     call->method = unrouted->method;
     call->path = unrouted->method->path;

@@ -1,26 +1,14 @@
 /* The proto codec, and the one for messages that are bytes already: see codec.h. */
 #include "marshalling/codec.h"
 
-#include "marshalling/message.h"
-
 #include <string.h>
 
 /* ---- proto ---- */
 
-/*
- * A message of another type would be written as if it were of this one: its descriptor, which is
- * the first thing in every message, tells.
- */
-static bool is_of_type(const pk_message_type *type, const void *message)
-{
-    return ((const ProtobufCMessage *) message)->descriptor == type->descriptor;
-}
-
 static int proto_prepend(const pk_codec *self, const pk_message_type *type, const void *message,
                          pk_buffer *buffer)
 {
-    return PK_LIKELY(is_of_type(type, message)) ? pk_message_pack(type, message, buffer)
-                                                : PK_ERR_INVALID;
+    return pk_codec_proto_prepend(type, message, buffer);
 }
 
 /* Through a buffer that is ours alone. */
@@ -30,7 +18,7 @@ static int proto_marshal(const pk_codec *self, const pk_message_type *type, cons
     pk_buffer_pool own;
     pk_buffer_pool_init(&own, memory);
     pk_buffer *buffer = pk_buffer_get(&own);
-    int r = buffer ? proto_prepend(self, type, message, buffer) : PK_ERR_NOMEM;
+    int r = buffer ? pk_codec_proto_prepend(type, message, buffer) : PK_ERR_NOMEM;
     size_t length = r == 0 ? pk_buffer_length(buffer) : 0;
     uint8_t *copy = NULL;
     if (length > 0) {
@@ -52,11 +40,7 @@ static int proto_marshal(const pk_codec *self, const pk_message_type *type, cons
 static int proto_decode(const pk_codec *self, const pk_message_type *type, pk_slice bytes,
                         pk_arena *arena, const void **ret_message, const char **ret_reason)
 {
-    void *message;
-    int r = pk_message_decode(type, arena, NULL, bytes.bytes, bytes.length, &message, ret_reason);
-    if (r == 0)
-        *ret_message = message;
-    return r;
+    return pk_codec_proto_decode(type, bytes, arena, ret_message, ret_reason);
 }
 
 static int proto_decode_in_place(const pk_codec *self, const pk_message_type *type, uint8_t *bytes,
@@ -110,17 +94,19 @@ static int bytes_marshal(const pk_codec *self, const pk_message_type *type, cons
     return 0;
 }
 
+/* The slice and its bytes are one piece of the arena. */
 static int bytes_decode(const pk_codec *self, const pk_message_type *type, pk_slice bytes,
                         pk_arena *arena, const void **ret_message, const char **ret_reason)
 {
-    pk_slice *message = pk_arena_try(arena, sizeof *message);
-    uint8_t *copy = pk_arena_try(arena, bytes.length);
-    if (!message || !copy) {
+    pk_slice *message = bytes.length <= SIZE_MAX - sizeof *message
+                            ? pk_arena_try(arena, sizeof *message + bytes.length)
+                            : NULL;
+    if (PK_UNLIKELY(!message)) {
         *ret_reason = "out of memory";
         return PK_ERR_NOMEM;
     }
-    if (bytes.length > 0)
-        memcpy(copy, bytes.bytes, bytes.length);
+    uint8_t *copy = (uint8_t *) (message + 1);
+    pk_pack_bytes(copy + bytes.length, bytes.bytes, bytes.length);
     *message = (pk_slice){copy, bytes.length};
     *ret_message = message;
     return 0;

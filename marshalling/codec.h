@@ -8,11 +8,9 @@
 #ifndef PEKOE_MARSHALLING_CODEC_H
 #define PEKOE_MARSHALLING_CODEC_H
 
-#include <pekoe/message.h>
 #include <pekoe/status.h>
 
-#include "core/arena.h"
-#include "core/buffer.h"
+#include "marshalling/message.h"
 
 typedef struct pk_codec pk_codec;
 
@@ -62,6 +60,29 @@ struct pk_codec {
 
 /* protobuf over marshalling/message. */
 extern const pk_codec pk_codec_proto;
+
+/* Its decode, in line: what nearly all requests are goes by no table. */
+PK_NODISCARD PK_INLINE int pk_codec_proto_decode(const pk_message_type *type, pk_slice bytes,
+                                                 pk_arena *arena, const void **ret_message,
+                                                 const char **ret_reason)
+{
+    void *message;
+    int r = pk_message_decode_whole(type, arena, bytes.bytes, bytes.length, &message, ret_reason);
+    if (PK_LIKELY(r == 0))
+        *ret_message = message;
+    return r;
+}
+
+/*
+ * Its prepend. A message of another type would be written as if it were of this one: its descriptor,
+ * which is the first thing in every message, tells.
+ */
+PK_NODISCARD PK_INLINE int pk_codec_proto_prepend(const pk_message_type *type, const void *message,
+                                                  pk_buffer *buffer)
+{
+    bool is_of_type = ((const ProtobufCMessage *) message)->descriptor == type->descriptor;
+    return PK_LIKELY(is_of_type) ? pk_message_pack(type, message, buffer) : PK_ERR_INVALID;
+}
 
 /*
  * Bytes as they are: a message is a pk_slice (of generic handlers and calls; the type is not looked

@@ -59,38 +59,6 @@ static uint8_t *truncated(pk_decoder *decoder)
 
 /* ---- Memory --------------------------------------------------------------------------------- */
 
-size_t pk_decode_budget(size_t payload, size_t most)
-{
-    const size_t base = 64u << 10;
-    if (most <= base || payload >= (most - base) / 64u)
-        return most;
-    return base + payload * 64u;
-}
-
-void pk_decoder_init(pk_decoder *decoder, pk_arena *arena, size_t budget, unsigned depth)
-{
-    size_t left = (size_t) (arena->end - arena->at);
-    size_t within = left < budget ? left : budget;
-    decoder->at = arena->at;
-    decoder->limit = arena->at ? arena->at + within : NULL;
-    decoder->depth = (int) depth;
-    decoder->error = 0;
-    decoder->problem = NULL;
-    decoder->arena = arena;
-    decoder->budget = budget - within;
-    decoder->reserve = PK_RESERVE_GROWTH;
-    decoder->required = NULL;
-}
-
-void pk_decoder_done(pk_decoder *decoder)
-{
-    pk_arena *arena = decoder->arena;
-    size_t left = (size_t) (arena->end - decoder->at);
-    size_t odd = (uintptr_t) decoder->at % PK_ARENA_ALIGNMENT;
-    size_t rest = odd ? PK_ARENA_ALIGNMENT - odd : 0;
-    arena->at = decoder->at + (rest < left ? rest : left);
-}
-
 void *pk_decoder_grow(pk_decoder *decoder, size_t size)
 {
     if (decoder->error)

@@ -10,14 +10,48 @@
 
 #include "core/arena.h"
 
+/* Bytes of the decode budget for a payload: see the figures in message.h. */
+PK_INLINE size_t pk_decode_budget(size_t payload, size_t most)
+{
+    const size_t base = 64u << 10;
+    if (most <= base || payload >= (most - base) / 64u)
+        return most;
+    return base + payload * 64u;
+}
+
 /*
- * Takes over the arena's current block until pk_decoder_done. `budget` counts the bytes that the
- * decode may carve.
+ * Takes over the arena's current block until pk_decoder_done: `left` bytes from `at` on. `budget`
+ * counts the bytes that the decode may carve.
  */
-void pk_decoder_init(pk_decoder *decoder, pk_arena *arena, size_t budget, unsigned depth);
+PK_INLINE void pk_decoder_init_at(pk_decoder *decoder, pk_arena *arena, uint8_t *at, size_t left,
+                                  size_t budget, unsigned depth)
+{
+    size_t within = left < budget ? left : budget;
+    decoder->at = at;
+    decoder->limit = at + within;
+    decoder->depth = (int) depth;
+    decoder->error = 0;
+    decoder->problem = NULL;
+    decoder->arena = arena;
+    decoder->budget = budget - within;
+    decoder->reserve = PK_RESERVE_GROWTH;
+    decoder->required = NULL;
+}
+
+/* The same from where the arena stands. */
+PK_INLINE void pk_decoder_init(pk_decoder *decoder, pk_arena *arena, size_t budget, unsigned depth)
+{
+    pk_decoder_init_at(decoder, arena, arena->at, (size_t) (arena->end - arena->at), budget, depth);
+}
 
 /* Gives the block back with what was taken from it. */
-void pk_decoder_done(pk_decoder *decoder);
+PK_INLINE void pk_decoder_done(pk_decoder *decoder)
+{
+    pk_arena *arena = (pk_arena *) decoder->arena;
+    size_t left = (size_t) (arena->end - decoder->at);
+    size_t rest = (size_t) - (uintptr_t) decoder->at % PK_ARENA_ALIGNMENT;
+    arena->at = decoder->at + (rest < left ? rest : left);
+}
 
 /*
  * An array with room for `capacity` elements, the first of which are copied from `elements` (`used`
@@ -36,8 +70,5 @@ bool pk_decoder_keep_unknown(pk_decoder *decoder, ProtobufCMessage *message, uin
 
 /* What the log of required fields says; called by pk_decoder_judge where there is one. */
 bool pk_required_judge(pk_decoder *decoder);
-
-/* Bytes of the decode budget for a payload: see the figures in message.h. */
-size_t pk_decode_budget(size_t payload, size_t most);
 
 #endif

@@ -54,39 +54,16 @@ static int append_message(const pk_codec *codec, const pk_message_type *type, co
     return r < 0 ? r : pk_buffer_append(buffer, tail.bytes, tail.length);
 }
 
-/* For codecs that cannot write back to front in place. */
-static __attribute__((noinline)) int write_message(const pk_codec *codec,
-                                                   const pk_message_type *type, const void *message,
-                                                   pk_slice tail, pk_buffer *buffer)
+int pk_marshal_write(const pk_codec *codec, const pk_message_type *type, const void *message,
+                     pk_slice tail, pk_buffer *buffer)
 {
-    if (codec->append)
+    if (codec->append && !codec->prepend)
         return append_message(codec, type, message, tail, buffer);
     int r = pk_buffer_prepend(buffer, tail.bytes, tail.length);
-    return r < 0 ? r : copy_marshalled(codec, type, message, buffer);
-}
-
-int pk_marshal_to_pool(pk_buffer_pool *pool, const pk_codec *codec, const pk_message_type *type,
-                       const void *message, pk_slice tail, pk_buffer **ret_buffer)
-{
-    pk_buffer *buffer = pk_buffer_get(pool);
-    if (!buffer)
-        return PK_ERR_NOMEM;
-    int r = 0;
-    if (PK_LIKELY(codec->prepend != NULL)) {
-        /* Back to front: the tail, the message; the prefix will stand in front of it. */
-        if (tail.length > 0)
-            r = pk_buffer_prepend(buffer, tail.bytes, tail.length);
-        if (r == 0)
-            r = codec->prepend(codec, type, message, buffer);
-    } else {
-        r = write_message(codec, type, message, tail, buffer);
-    }
-    if (PK_UNLIKELY(r < 0)) {
-        pk_buffer_unref(buffer);
+    if (r < 0)
         return r;
-    }
-    *ret_buffer = buffer;
-    return 0;
+    return codec->prepend ? codec->prepend(codec, type, message, buffer)
+                          : copy_marshalled(codec, type, message, buffer);
 }
 
 /* Whether another codec may do better: memory and limits are the same for all. */
@@ -102,9 +79,9 @@ static SELDOM const pk_status *refusal_of(const pk_codec *codec)
 }
 
 /* The codec has failed with `r`: the backup's turn, or the end. */
-static SELDOM int encode_again(const pk_encoding *encoding, const pk_message_type *type,
-                               const void *message, pk_slice tail, int r, pk_buffer **ret_buffer,
-                               pk_status *ret_status)
+SELDOM int pk_marshal_again(const pk_encoding *encoding, const pk_message_type *type,
+                            const void *message, pk_slice tail, int r, pk_buffer **ret_buffer,
+                            pk_status *ret_status)
 {
     pk_buffer_pool *pool = encoding->marshalling->buffers;
     if (may_try_backup(encoding->codec, encoding->backup, r)) {
@@ -129,8 +106,8 @@ static SELDOM int encode_again(const pk_encoding *encoding, const pk_message_typ
  * Replaces the buffer by one with the message compressed, where that is smaller. A compressor that
  * fails, for want of memory too, leaves the message as it is, which every peer can read.
  */
-static __attribute__((noinline)) bool compress(const pk_encoding *encoding, pk_slice tail,
-                                               pk_buffer **buffer, size_t *length)
+bool pk_marshal_compress(const pk_encoding *encoding, pk_slice tail, pk_buffer **buffer,
+                         size_t *length)
 {
     pk_marshalling *marshalling = encoding->marshalling;
     pk_buffer *compressed = pk_buffer_get(marshalling->buffers);
@@ -154,9 +131,10 @@ static __attribute__((noinline)) bool compress(const pk_encoding *encoding, pk_s
     return true;
 }
 
-static SELDOM int refuse_length(const pk_encoding *encoding, bool compressed, size_t length,
-                                pk_status *ret_status)
+SELDOM int pk_marshal_refuse(const pk_encoding *encoding, bool compressed, size_t length,
+                             pk_buffer *buffer, pk_status *ret_status)
 {
+    pk_buffer_unref(buffer);
     size_t limit = encoding->send_limit && encoding->send_limit < UINT32_MAX ? encoding->send_limit
                                                                              : UINT32_MAX;
     *ret_status = pk_status_print(encoding->arena, PK_RESOURCE_EXHAUSTED,
@@ -165,20 +143,24 @@ static SELDOM int refuse_length(const pk_encoding *encoding, bool compressed, si
     return PK_ERR_LIMIT;
 }
 
+SELDOM int pk_marshal_no_memory(pk_buffer *buffer, pk_status *ret_status)
+{
+    pk_buffer_unref(buffer);
+    *ret_status = PK_STATUS(PK_RESOURCE_EXHAUSTED, "out of memory while encoding a message");
+    return PK_ERR_NOMEM;
+}
+
 /* A NULL message: nothing but the tail. */
-static SELDOM int write_tail(const pk_encoding *encoding, pk_slice tail, pk_buffer **ret_buffer,
-                             pk_status *ret_status)
+SELDOM int pk_marshal_tail(const pk_encoding *encoding, pk_slice tail, pk_buffer **ret_buffer,
+                           pk_status *ret_status)
 {
     if (tail.length == 0) {
         *ret_buffer = NULL;
         return 0;
     }
     pk_buffer *buffer = pk_buffer_get(encoding->marshalling->buffers);
-    if (!buffer || pk_buffer_prepend(buffer, tail.bytes, tail.length) < 0) {
-        pk_buffer_unref(buffer);
-        *ret_status = PK_STATUS(PK_RESOURCE_EXHAUSTED, "out of memory while encoding a message");
-        return PK_ERR_NOMEM;
-    }
+    if (!buffer || pk_buffer_prepend(buffer, tail.bytes, tail.length) < 0)
+        return pk_marshal_no_memory(buffer, ret_status);
     *ret_buffer = buffer;
     return 0;
 }
@@ -187,44 +169,8 @@ int pk_marshal(const pk_encoding *encoding, const pk_message_type *type, const v
                const pk_envelope *envelope, pk_slice tail, pk_buffer **ret_buffer,
                bool *ret_compressed, pk_status *ret_status)
 {
-    if (PK_UNLIKELY(!message)) {
-        *ret_compressed = false;
-        return write_tail(encoding, tail, ret_buffer, ret_status);
-    }
-    pk_buffer *buffer;
-    int r = pk_marshal_to_pool(encoding->marshalling->buffers, encoding->codec, type, message, tail,
-                               &buffer);
-    if (PK_UNLIKELY(r < 0)) {
-        r = encode_again(encoding, type, message, tail, r, &buffer, ret_status);
-        if (r < 0)
-            return r;
-    }
-    size_t length = pk_buffer_length(buffer) - tail.length;
-    bool compressed = encoding->compressor && length > 0 &&
-                      length >= encoding->compress_min_bytes &&
-                      compress(encoding, tail, &buffer, &length);
-    if (PK_UNLIKELY(length > UINT32_MAX ||
-                    (encoding->send_limit && length > encoding->send_limit))) {
-        pk_buffer_unref(buffer);
-        return refuse_length(encoding, compressed, length, ret_status);
-    }
-    if (envelope) {
-        if (PK_UNLIKELY((size_t) (buffer->start - buffer->memory) < PK_FRAME_PREFIX) &&
-            pk_buffer_room_before(buffer, PK_FRAME_PREFIX) < 0) {
-            pk_buffer_unref(buffer);
-            *ret_status =
-                PK_STATUS(PK_RESOURCE_EXHAUSTED, "out of memory while encoding a message");
-            return PK_ERR_NOMEM;
-        }
-        buffer->start -= PK_FRAME_PREFIX;
-        pk_frame_write_prefix(buffer->start,
-                              compressed || encoding->precompressed ? envelope->compressed
-                                                                    : envelope->plain,
-                              (uint32_t) length);
-    }
-    *ret_buffer = buffer;
-    *ret_compressed = compressed;
-    return 0;
+    return pk_marshal_in_line(encoding, type, message, envelope, tail, ret_buffer, ret_compressed,
+                              ret_status);
 }
 
 /* ---- Decoding ---- */
@@ -265,6 +211,12 @@ int pk_unmarshal_failed(const pk_codec *codec, const pk_codec *backup, const pk_
         code = PK_INVALID_ARGUMENT;
     }
     return refuse_message(codec, type, r, code, reason, arena, ret_status);
+}
+
+int pk_unmarshal(const pk_codec *codec, const pk_codec *backup, const pk_message_type *type,
+                 pk_slice bytes, pk_arena *arena, const void **ret_message, pk_status *ret_status)
+{
+    return pk_unmarshal_in_line(codec, backup, type, bytes, arena, ret_message, ret_status);
 }
 
 int pk_unmarshal_held(const pk_codec *codec, const pk_codec *backup, const pk_message_type *type,

@@ -12,6 +12,7 @@
 
 #include "marshalling/codec.h"
 #include "marshalling/compressor.h"
+#include "marshalling/frame.h"
 
 #define PK_RECEIVE_LIMIT_DEFAULT (4u << 20) /* bytes of one message, decompressed */
 #define PK_COMPRESS_MIN_BYTES_DEFAULT ((size_t) 1024)
@@ -60,11 +61,78 @@ typedef struct pk_envelope {
     uint8_t compressed;
 } pk_envelope;
 
+/* The slow paths of the two functions below, see marshal.c. Those that fail give the buffer back. */
+int pk_marshal_write(const pk_codec *codec, const pk_message_type *type, const void *message,
+                     pk_slice tail, pk_buffer *buffer);
+int pk_marshal_again(const pk_encoding *encoding, const pk_message_type *type, const void *message,
+                     pk_slice tail, int r, pk_buffer **ret_buffer, pk_status *ret_status);
+bool pk_marshal_compress(const pk_encoding *encoding, pk_slice tail, pk_buffer **buffer,
+                         size_t *length);
+int pk_marshal_tail(const pk_encoding *encoding, pk_slice tail, pk_buffer **ret_buffer,
+                    pk_status *ret_status);
+int pk_marshal_refuse(const pk_encoding *encoding, bool compressed, size_t length,
+                      pk_buffer *buffer, pk_status *ret_status);
+int pk_marshal_no_memory(pk_buffer *buffer, pk_status *ret_status);
+
+/*
+ * The message as the codec writes it, in a buffer from the pool in front of `tail`, with room for
+ * the prefix in front. Negative: PK_ERR_*, and no buffer is held.
+ */
+PK_NODISCARD PK_INLINE int pk_marshal_to_pool(pk_buffer_pool *pool, const pk_codec *codec,
+                                              const pk_message_type *type, const void *message,
+                                              pk_slice tail, pk_buffer **ret_buffer)
+{
+    pk_buffer *buffer = pk_buffer_get(pool);
+    if (PK_UNLIKELY(!buffer))
+        return PK_ERR_NOMEM;
+    /* What nearly all replies are goes by no table. */
+    int r = PK_LIKELY(codec == &pk_codec_proto && tail.length == 0)
+                ? pk_codec_proto_prepend(type, message, buffer)
+                : pk_marshal_write(codec, type, message, tail, buffer);
+    if (PK_UNLIKELY(r < 0)) {
+        pk_buffer_unref(buffer);
+        return r;
+    }
+    *ret_buffer = buffer;
+    return 0;
+}
+
+/*
+ * The second half of pk_marshal, for a buffer (taken) that holds what the codec wrote of a message
+ * and the tail: compressor, limit, prefix.
+ */
+PK_NODISCARD PK_INLINE int pk_marshal_finish(const pk_encoding *encoding, pk_buffer *buffer,
+                                             const pk_envelope *envelope, pk_slice tail,
+                                             pk_buffer **ret_buffer, bool *ret_compressed,
+                                             pk_status *ret_status)
+{
+    size_t length = pk_buffer_length(buffer) - tail.length;
+    bool compressed = false;
+    if (PK_UNLIKELY(encoding->compressor != NULL) && length > 0 &&
+        length >= encoding->compress_min_bytes)
+        compressed = pk_marshal_compress(encoding, tail, &buffer, &length);
+    if (PK_UNLIKELY(length > UINT32_MAX || (encoding->send_limit && length > encoding->send_limit)))
+        return pk_marshal_refuse(encoding, compressed, length, buffer, ret_status);
+    if (envelope) {
+        if (PK_UNLIKELY((size_t) (buffer->start - buffer->memory) < PK_FRAME_PREFIX) &&
+            pk_buffer_room_before(buffer, PK_FRAME_PREFIX) < 0)
+            return pk_marshal_no_memory(buffer, ret_status);
+        buffer->start -= PK_FRAME_PREFIX;
+        pk_frame_write_prefix(buffer->start,
+                              compressed || encoding->precompressed ? envelope->compressed
+                                                                    : envelope->plain,
+                              (uint32_t) length);
+    }
+    *ret_buffer = buffer;
+    *ret_compressed = compressed;
+    return 0;
+}
+
 /*
  * The message, behind its 5-byte prefix where `envelope` is not NULL, in a buffer from the pool;
- * `tail` (may be empty) is laid behind it. For a NULL message nothing but the tail is written; *ret_buffer is NULL
- * where that is empty. *ret_compressed tells whether the compressor was used: never for a result
- * that is not smaller.
+ * `tail` (may be empty) is laid behind it. For a NULL message nothing but the tail is written;
+ * *ret_buffer is NULL where that is empty. *ret_compressed tells whether the compressor was used:
+ * never for a result that is not smaller.
  *
  * 0, or PK_ERR_* with *ret_status filled (text in the arena): INTERNAL where neither codec nor
  * backup can encode the message, RESOURCE_EXHAUSTED above the send limit or without memory.
@@ -74,12 +142,30 @@ PK_NODISCARD int pk_marshal(const pk_encoding *encoding, const pk_message_type *
                             pk_buffer **ret_buffer, bool *ret_compressed, pk_status *ret_status);
 
 /*
- * The message as the codec writes it, in a buffer from the pool in front of `tail`, with room for
- * the prefix in front. Negative: PK_ERR_*, and no buffer is held.
+ * The same in line, for the reply of a unary call: what its encoder knows (no tail, the flags) folds
+ * away, and nothing is handed on by the stack.
  */
-PK_NODISCARD int pk_marshal_to_pool(pk_buffer_pool *pool, const pk_codec *codec,
-                                    const pk_message_type *type, const void *message, pk_slice tail,
-                                    pk_buffer **ret_buffer);
+PK_NODISCARD PK_INLINE int pk_marshal_in_line(const pk_encoding *encoding,
+                                              const pk_message_type *type, const void *message,
+                                              const pk_envelope *envelope, pk_slice tail,
+                                              pk_buffer **ret_buffer, bool *ret_compressed,
+                                              pk_status *ret_status)
+{
+    if (PK_UNLIKELY(!message)) {
+        *ret_compressed = false;
+        return pk_marshal_tail(encoding, tail, ret_buffer, ret_status);
+    }
+    pk_buffer *buffer;
+    int r = pk_marshal_to_pool(encoding->marshalling->buffers, encoding->codec, type, message, tail,
+                               &buffer);
+    if (PK_UNLIKELY(r < 0)) {
+        r = pk_marshal_again(encoding, type, message, tail, r, &buffer, ret_status);
+        if (r < 0)
+            return r;
+    }
+    return pk_marshal_finish(encoding, buffer, envelope, tail, ret_buffer, ret_compressed,
+                             ret_status);
+}
 
 /* The slow path of pk_unmarshal: the codec has failed with `r`; `reason` may be NULL. */
 PK_NODISCARD int pk_unmarshal_failed(const pk_codec *codec, const pk_codec *backup,
@@ -92,13 +178,20 @@ PK_NODISCARD int pk_unmarshal_failed(const pk_codec *codec, const pk_codec *back
  * for a decode budget or memory, else INTERNAL, or INVALID_ARGUMENT where a backup codec was tried
  * as well.
  */
-PK_NODISCARD static inline int pk_unmarshal(const pk_codec *codec, const pk_codec *backup,
-                                            const pk_message_type *type, pk_slice bytes,
-                                            pk_arena *arena, const void **ret_message,
-                                            pk_status *ret_status)
+PK_NODISCARD int pk_unmarshal(const pk_codec *codec, const pk_codec *backup,
+                              const pk_message_type *type, pk_slice bytes, pk_arena *arena,
+                              const void **ret_message, pk_status *ret_status);
+
+/* The same in line, for the request of a call. */
+PK_NODISCARD PK_INLINE int pk_unmarshal_in_line(const pk_codec *codec, const pk_codec *backup,
+                                                const pk_message_type *type, pk_slice bytes,
+                                                pk_arena *arena, const void **ret_message,
+                                                pk_status *ret_status)
 {
     const char *reason = NULL;
-    int r = codec->decode(codec, type, bytes, arena, ret_message, &reason);
+    int r = PK_LIKELY(codec == &pk_codec_proto)
+                ? pk_codec_proto_decode(type, bytes, arena, ret_message, &reason)
+                : codec->decode(codec, type, bytes, arena, ret_message, &reason);
     return PK_LIKELY(r == 0) ? 0
                              : pk_unmarshal_failed(codec, backup, type, bytes, arena, r, reason,
                                                    ret_message, ret_status);

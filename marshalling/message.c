@@ -21,10 +21,10 @@ static unsigned depth_of(const struct pk_decode_limits *limits)
     return limits && limits->depth ? limits->depth : PK_DECODE_DEPTH_DEFAULT;
 }
 
-/* `again`: *message has had a piece before. Inlined, for most messages are small. */
-PK_INLINE int decode_slab(const pk_message_type *type, pk_arena *arena, size_t budget,
-                          unsigned depth, uint8_t *bytes, size_t length, bool again, void **message,
-                          const char **ret_problem)
+/* `again`: *message has had a piece before. */
+static int decode_slab(const pk_message_type *type, pk_arena *arena, size_t budget, unsigned depth,
+                       uint8_t *bytes, size_t length, bool again, void **message,
+                       const char **ret_problem)
 {
     pk_decoder decoder;
     pk_decoder_init(&decoder, arena, budget, depth);
@@ -36,22 +36,17 @@ PK_INLINE int decode_slab(const pk_message_type *type, pk_arena *arena, size_t b
     if (!error)
         error = type->decode(&decoder, message, bytes, length);
     pk_decoder_done(&decoder);
-    if (error)
-        *ret_problem = decoder.problem ? decoder.problem : "malformed message";
-    return error;
+    return pk_message_decoded(&decoder, error, ret_problem);
 }
 
-/* The payload's copy: private, mutable, padded. NULL after a failure. */
+/* The payload's copy: private, mutable, padded. NULL without memory. */
 static uint8_t *copy_payload(pk_arena *arena, const uint8_t *bytes, size_t length)
 {
     if (length > SIZE_MAX - PK_DECODE_PADDING)
         return NULL;
     uint8_t *copy = pk_arena_try(arena, length + PK_DECODE_PADDING);
-    if (!copy)
-        return NULL;
-    pk_pack_bytes(copy + length, bytes, length); /* without a call where it is short */
-    /* Sanitizers and valgrind want the padding defined; its contents mean nothing. */
-    memset(copy + length, 0, PK_DECODE_PADDING);
+    if (copy)
+        pk_message_copy_payload(copy, bytes, length);
     return copy;
 }
 
@@ -109,7 +104,7 @@ int pk_message_merge(const pk_message_type *type, pk_arena *arena,
 
 /* ---- Packing -------------------------------------------------------------------------------- */
 
-static uint8_t *grow_buffer(pk_packer *packer, uint8_t *at, size_t need)
+uint8_t *pk_message_pack_grow(pk_packer *packer, uint8_t *at, size_t need)
 {
     pk_buffer *buffer = packer->owner;
     uint8_t *start = buffer->start;
@@ -124,7 +119,7 @@ static uint8_t *grow_buffer(pk_packer *packer, uint8_t *at, size_t need)
 }
 
 /* libprotobuf-c writes front to back; its size is known before. */
-static int pack_by_descriptor(const void *message, pk_buffer *buffer)
+int pk_message_pack_by_descriptor(const void *message, pk_buffer *buffer)
 {
     size_t size = protobuf_c_message_get_packed_size(message);
     if (size > PK_LENGTH_MAX)
@@ -137,20 +132,12 @@ static int pack_by_descriptor(const void *message, pk_buffer *buffer)
     return 0;
 }
 
-int pk_message_pack(const pk_message_type *type, const void *message, pk_buffer *buffer)
+int pk_message_pack_failed(const pk_packer *packer, size_t before)
 {
-    if (!type->pack)
-        return pack_by_descriptor(message, buffer);
-    size_t before = pk_buffer_length(buffer);
-    pk_packer packer = {buffer->memory, buffer->end, grow_buffer, buffer, 0};
-    uint8_t *at = type->pack(message, &packer, buffer->start);
-    if (!at) {
-        /* The buffer may have moved; what was in it is still its tail. */
-        buffer->start = buffer->end - before;
-        return packer.error ? packer.error : PK_ERR_NOMEM;
-    }
-    buffer->start = at;
-    return 0;
+    /* The buffer may have moved; what was in it is still its tail. */
+    pk_buffer *buffer = packer->owner;
+    buffer->start = buffer->end - before;
+    return packer->error ? packer->error : PK_ERR_NOMEM;
 }
 
 /* ---- Copies that outlive their call --------------------------------------------------------- */

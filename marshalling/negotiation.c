@@ -99,8 +99,8 @@ static const pk_compressor *negotiate_outgoing(pk_marshalling *marshalling,
 }
 
 /* What a message with the compressed flag was written with. False where it is not known here. */
-static bool find_incoming(const pk_compressor_set *set, const pk_head *head,
-                          const pk_compressor **ret_incoming)
+PK_INLINE bool find_incoming(const pk_compressor_set *set, const pk_head *head,
+                             const pk_compressor **ret_incoming)
 {
     const pk_compressor *incoming = NULL;
     if (PK_UNLIKELY(head->first[PK_FIELD_GRPC_ENCODING] != 0)) {

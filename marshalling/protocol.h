@@ -27,7 +27,12 @@
 /* What a unary call ended with. */
 typedef struct pk_outcome {
     const pk_message_type *type;
-    const void *message;         /* not looked at unless the status is OK */
+    const void *message; /* not looked at unless the status is OK */
+    /*
+     * What the codec writes of the message, where that is there already: borrowed, for encoders that
+     * lay nothing behind a message. NULL: it is not.
+     */
+    pk_buffer *packed;
     const pk_status *status;     /* NULL: OK */
     const pk_metadata *headers;  /* NULL: none */
     const pk_metadata *trailers; /* NULL: none */

@@ -88,11 +88,15 @@ void pk_body_reader_set_raw(pk_body_reader *reader, const pk_head *head);
 /* The slow path of pk_body_reader_done: there are buffers. */
 void pk_body_reader_let_go(pk_body_reader *reader);
 
+static inline bool pk_body_reader_has_buffers(const pk_body_reader *reader)
+{
+    return reader->plain || reader->text || reader->frames.gathered || reader->frames.kept;
+}
+
 /* Gives back every buffer; the reader may be done more than once. */
 static inline void pk_body_reader_done(pk_body_reader *reader)
 {
-    if (PK_UNLIKELY(reader->plain || reader->text || reader->frames.gathered ||
-                    reader->frames.kept))
+    if (PK_UNLIKELY(pk_body_reader_has_buffers(reader)))
         pk_body_reader_let_go(reader);
 }
 
@@ -196,18 +200,18 @@ static inline bool pk_body_reader_take_whole(pk_body_reader *reader, const uint8
  * Decodes a message that the reader gave, before the reader's next function is called: in place
  * where that can be, see pk_unmarshal_held.
  */
-PK_NODISCARD static inline int pk_body_unmarshal(const pk_encoding *encoding,
-                                                 const pk_message_type *type,
-                                                 const pk_body_message *message, pk_arena *arena,
-                                                 const void **ret_message, pk_buffer **ret_kept,
-                                                 pk_status *ret_status)
+PK_NODISCARD PK_INLINE int pk_body_unmarshal(const pk_encoding *encoding,
+                                             const pk_message_type *type,
+                                             const pk_body_message *message, pk_arena *arena,
+                                             const void **ret_message, pk_buffer **ret_kept,
+                                             pk_status *ret_status)
 {
     if (PK_UNLIKELY(message->owned))
         return pk_unmarshal_held(encoding->codec, encoding->backup, type, message->bytes,
                                  message->holder, arena, ret_message, ret_kept, ret_status);
     *ret_kept = NULL;
-    return pk_unmarshal(encoding->codec, encoding->backup, type, message->bytes, arena, ret_message,
-                        ret_status);
+    return pk_unmarshal_in_line(encoding->codec, encoding->backup, type, message->bytes, arena,
+                                ret_message, ret_status);
 }
 
 /*

@@ -1,11 +1,7 @@
 /* Heads, trailers and messageless replies of the gRPC family: see protocol_fields.h. */
 #include "marshalling/protocol_fields.h"
 
-#include "marshalling/protocol_flags.h"
-
 #include <string.h>
-
-const pk_envelope pk_protocol_envelope = {.plain = 0, .compressed = PK_FRAME_COMPRESSED};
 
 static pk_field named(pk_slice name, pk_slice value)
 {

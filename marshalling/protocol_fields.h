@@ -8,10 +8,11 @@
 #define PEKOE_MARSHALLING_PROTOCOL_FIELDS_H
 
 #include "marshalling/protocol.h"
+#include "marshalling/protocol_flags.h"
 #include "marshalling/protocol_status.h"
 
 /* The flags of gRPC's messages. */
-extern const pk_envelope pk_protocol_envelope;
+static const pk_envelope pk_protocol_envelope = {.plain = 0, .compressed = PK_FRAME_COMPRESSED};
 
 /* The slow paths of the two functions below: fields in the arena. */
 pk_fields pk_protocol_make_head_fields(const pk_protocol *self, const pk_encoding *encoding,

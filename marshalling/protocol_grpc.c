@@ -4,16 +4,26 @@
  */
 #include "marshalling/protocol_fields.h"
 
+/* The one message of a reply, as pk_marshal; in the buffer that it was packed in, where it was. */
+PK_INLINE int marshal(const pk_encoding *encoding, const pk_outcome *outcome, pk_buffer **ret_body,
+                      bool *ret_compressed, pk_status *ret_failure)
+{
+    const pk_slice no_tail = {NULL, 0};
+    if (PK_UNLIKELY(outcome->packed != NULL))
+        return pk_marshal_finish(encoding, pk_buffer_ref(outcome->packed), &pk_protocol_envelope,
+                                 no_tail, ret_body, ret_compressed, ret_failure);
+    return pk_marshal_in_line(encoding, outcome->type, outcome->message, &pk_protocol_envelope,
+                              no_tail, ret_body, ret_compressed, ret_failure);
+}
+
 static pk_code reply_unary(const pk_protocol *self, const pk_encoding *encoding,
                            const pk_outcome *outcome, pk_reply *ret_reply)
 {
     const pk_status *refusal = pk_protocol_refusal(outcome);
     pk_status failure;
-    bool compressed;
+    bool compressed = false;
     pk_buffer *body = NULL;
-    if (PK_LIKELY(!refusal) &&
-        pk_marshal(encoding, outcome->type, outcome->message, &pk_protocol_envelope,
-                   (pk_slice){NULL, 0}, &body, &compressed, &failure) < 0)
+    if (PK_LIKELY(!refusal) && marshal(encoding, outcome, &body, &compressed, &failure) < 0)
         refusal = &failure;
     if (PK_UNLIKELY(refusal)) {
         pk_outcome refused = *outcome;

@@ -31,25 +31,37 @@ pk_future pk_call_decode(pk_call *call, const pk_message_type *type, pk_slice by
 {
     const void *message;
     pk_status status;
-    if (pk_unmarshal(&pk_codec_proto, NULL, type, bytes, &call->scope.arena, &message, &status) < 0)
+    if (PK_UNLIKELY(pk_unmarshal_in_line(&pk_codec_proto, NULL, type, bytes, &call->scope.arena,
+                                         &message, &status) < 0))
         return pk_failed_status(call, &status);
     return pk_done(message);
+}
+
+/* No reply, or not the first: the buffer goes back at once, lest a call hold many. */
+static __attribute__((noinline)) pk_future copy_encoded(pk_call *call, pk_buffer *buffer_take)
+{
+    pk_slice *bytes = pk_arena_try(&call->scope.arena, sizeof *bytes);
+    uint8_t *copy = pk_arena_try(&call->scope.arena, pk_buffer_length(buffer_take));
+    if (bytes && copy) {
+        *bytes = (pk_slice){copy, pk_buffer_length(buffer_take)};
+        memcpy(copy, buffer_take->start, bytes->length);
+    }
+    pk_buffer_unref(buffer_take);
+    return bytes && copy ? pk_done(bytes) : pk_failed_with(&pk_status_no_memory);
 }
 
 pk_future pk_call_encode(pk_call *call, const pk_message_type *type, const void *message)
 {
     pk_buffer *buffer;
-    if (!message)
+    if (PK_UNLIKELY(!message))
         return pk_failed(call, PK_INTERNAL, "there is no message to encode");
-    if (pk_marshal_to_pool(&call->loop->buffers, &pk_codec_proto, type, message,
-                           (pk_slice){NULL, 0}, &buffer) < 0)
+    if (PK_UNLIKELY(pk_marshal_to_pool(&call->loop->buffers, &pk_codec_proto, type, message,
+                                       (pk_slice){NULL, 0}, &buffer) < 0))
         return pk_failed(call, PK_INTERNAL, "%s cannot be encoded", type->name);
-    /* The buffer goes back at once: the bytes live as long as the call. */
-    pk_slice *bytes = pk_call_alloc(call, sizeof *bytes);
-    bytes->length = pk_buffer_length(buffer);
-    bytes->bytes = pk_arena_get(&call->scope.arena, bytes->length);
-    if (bytes->bytes)
-        memcpy((uint8_t *) (uintptr_t) bytes->bytes, buffer->start, bytes->length);
-    pk_buffer_unref(buffer);
-    return bytes->bytes ? pk_done(bytes) : pk_failed_with(&pk_status_no_memory);
+    if (PK_UNLIKELY(call->encoding.codec != &pk_codec_bytes || call->client || call->kept))
+        return copy_encoded(call, buffer);
+    /* Most likely it is the reply, which needs no other copy then: see unary.c's answer. */
+    call->kept = buffer;
+    call->packed = (pk_slice){buffer->start, pk_buffer_length(buffer)};
+    return pk_done(&call->packed);
 }

@@ -15,10 +15,14 @@ static void answer(pk_call *call, pk_future outcome)
 {
     pk_outcome result = {
         .type = call->method->reply, .headers = &call->headers, .trailers = &call->trailers};
-    if (PK_LIKELY(outcome.state == PK_FUTURE_DONE))
+    if (PK_LIKELY(outcome.state == PK_FUTURE_DONE)) {
         result.message = outcome.pointer;
-    else
+        /* A generic handler replies with what pk_call_encode gave it: no other copy is needed. */
+        if (PK_UNLIKELY(outcome.pointer == &call->packed))
+            result.packed = call->kept;
+    } else {
         result.status = pk_call_map_failure(call, outcome.pointer);
+    }
     pk_call_answer(call, &result);
     pk_call_settled(call);
 }

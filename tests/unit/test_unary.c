@@ -486,13 +486,17 @@ static pk_future greet_by_hand(void *self, pk_call *call, pk_slice request)
     return pk_then(pk_then(message, answer_as_greeter, call), encode_reply, call);
 }
 
+/* In the place of the greeter. */
+static void serve_by_hand(pk_generic_handler *handler)
+{
+    pk_router_free(router);
+    cr_assert_eq(pk_router_new(&router, loop, NULL), 0);
+    pk_router_set_generic(router, handler, NULL);
+}
+
 Test(unary, a_handler_composed_by_hand_answers_as_the_generated_one)
 {
-    pk_router *by_hand;
-    cr_assert_eq(pk_router_new(&by_hand, loop, NULL), 0);
-    pk_router_set_generic(by_hand, greet_by_hand, NULL);
-    pk_router_free(router);
-    router = by_hand;
+    serve_by_hand(greet_by_hand);
     static const char *const names[] = {"world", "", "metadata"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char text[32];
@@ -512,6 +516,43 @@ Test(unary, a_handler_composed_by_hand_answers_as_the_generated_one)
     pk_test_exchange_end(exchange);
     expect_status(exchange, "13", NULL);
     pk_test_exchange_free(exchange);
+}
+
+static const pk_slice *encoded[3];
+
+/* The reply has been handed down by then. */
+static void look_at_encoded(void *arg)
+{
+    for (char text[] = "\x0a\x08Hello, 0"; text[9] < '3'; text[9]++)
+        cr_assert_eq(memcmp(encoded[text[9] - '0']->bytes, text, 10), 0);
+    seen.ended++;
+}
+
+/* The request's name says which of three encoded messages is the reply. */
+static pk_future encode_three(void *self, pk_call *call, pk_slice request)
+{
+    for (unsigned i = 0; i < 3; i++) {
+        Helloworld__HelloReply reply = HELLOWORLD__HELLO_REPLY__INIT;
+        reply.message = pk_call_printf(call, "Hello, %u", i);
+        pk_future bytes = pk_call_encode(call, &helloworld_hello_reply_type, &reply);
+        cr_assert_eq(bytes.state, PK_FUTURE_DONE);
+        encoded[i] = bytes.pointer;
+    }
+    cr_assert_eq(pk_call_on_end(call, look_at_encoded, NULL), 0);
+    return pk_done(encoded[request.bytes[2] - '0']);
+}
+
+Test(unary, bytes_that_were_encoded_stay_as_they_are_beside_a_reply_that_is_among_them)
+{
+    serve_by_hand(encode_three);
+    for (unsigned i = 0; i < 3; i++) {
+        char name[] = {(char) ('0' + i), '\0'}, text[] = "Hello, 0";
+        text[7] = name[0];
+        pk_test_exchange *exchange = call(name, NULL);
+        expect_hello(exchange, text);
+        pk_test_exchange_free(exchange);
+    }
+    cr_assert_eq(seen.ended, 3);
 }
 
 Test(unary, routers_compose_and_a_taken_path_is_refused_whole)
