@@ -17,7 +17,7 @@ import tempfile
 FEW, MANY = 4000, 12000
 MESSAGE = b'\x0a\x05world'
 # What plays the calls, connections, calls at once, most instructions per call.
-ROWS = [('h2load', 10, 100, 10600), ('pekoe-load', 10, 100, 10700), ('pekoe-load', 1, 1, 12600)]
+ROWS = [('h2load', 10, 100, 8900), ('pekoe-load', 10, 100, 9000), ('pekoe-load', 1, 1, 10600)]
 
 
 def load_command(folder, player, port, body, connections, streams, calls):
