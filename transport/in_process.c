@@ -30,6 +30,7 @@ struct pk_test_exchange {
     bool request_ended; /* by the client */
     bool finished;      /* the response is complete */
     bool reset;         /* by the handler's side */
+    bool lost;          /* no memory for the response: the client is about to go */
     bool cancelled;     /* by the client */
     bool closed;        /* on_closed was called */
     size_t consumed;
@@ -89,10 +90,12 @@ static bool write_body(pk_exchange *exchange, pk_buffer *body_take)
 {
     pk_test_exchange *test = of(exchange);
     size_t length = body_take ? pk_buffer_length(body_take) : 0;
-    if (length > 0 && !test->cancelled && !test->reset) {
+    if (length > 0 && !test->lost && !test->cancelled && !test->reset) {
         assert(!test->finished && "a finished response takes no bytes");
-        if (pk_buffer_append(test->body, body_take->start, length) < 0)
-            test->cancelled = true;
+        if (pk_buffer_append(test->body, body_take->start, length) < 0) {
+            test->lost = true;
+            tell_later(test);
+        }
         test->room = length < test->room ? test->room - length : 0;
     }
     pk_buffer_unref(body_take);
@@ -103,7 +106,7 @@ static bool write_body(pk_exchange *exchange, pk_buffer *body_take)
 static void finish(pk_exchange *exchange, const pk_field *trailers, size_t count)
 {
     pk_test_exchange *test = of(exchange);
-    if (test->cancelled || test->reset)
+    if (test->lost || test->cancelled || test->reset)
         return;
     assert(!test->finished && "a response ends once");
     test->trailers = copy_fields(test, trailers, count);
@@ -150,6 +153,19 @@ static void close_exchange(pk_test_exchange *test)
     test->exchange.events->on_closed(&test->exchange);
 }
 
+/* The client goes, and the handler hears of it. */
+static void go_away(pk_test_exchange *test)
+{
+    static const pk_status gone = {
+        PK_CANCELLED, {(const uint8_t *) "the client has cancelled the call", 33}, {NULL, 0}};
+    if (test->closed || test->cancelled)
+        return;
+    test->cancelled = true;
+    if (test->exchange.events->on_cancelled)
+        test->exchange.events->on_cancelled(&test->exchange, &gone);
+    close_exchange(test);
+}
+
 static void run_later(pk_ready *ready)
 {
     pk_test_exchange *test =
@@ -157,6 +173,8 @@ static void run_later(pk_ready *ready)
     test->later_queued = false;
     if (test->finished || test->reset)
         close_exchange(test);
+    else if (test->lost)
+        go_away(test);
 }
 
 /* A request's fields: pseudo fields first, then content-type, then the test's own. */
@@ -246,14 +264,7 @@ void pk_test_exchange_end(pk_test_exchange *test)
 
 void pk_test_exchange_cancel(pk_test_exchange *test)
 {
-    static const pk_status gone = {
-        PK_CANCELLED, {(const uint8_t *) "the client has cancelled the call", 33}, {NULL, 0}};
-    if (!test->closed && !test->cancelled) {
-        test->cancelled = true;
-        if (test->exchange.events->on_cancelled)
-            test->exchange.events->on_cancelled(&test->exchange, &gone);
-        close_exchange(test);
-    }
+    go_away(test);
     pk_loop_end_turn(test->exchange.loop);
 }
 

@@ -5,6 +5,7 @@
 #include <pekoe/http.h>
 
 #include "tests/support/client_kit.h"
+#include "tests/support/counting_allocator.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -128,6 +129,12 @@ static void handle_source(void *self, pk_http *http)
     cr_assert_eq(pk_http_reply(http, 200, NULL, NULL, 0), PK_ERR_STATE);
 }
 
+/* The same where memory may run out. */
+static void handle_scarce(void *self, pk_http *http)
+{
+    (void) !pk_http_reply_body(http, 200, "text/plain", source.length, &source_body);
+}
+
 struct http_kit {
     pk_loop *loop;
     pk_router *router;
@@ -195,6 +202,37 @@ Test(http, a_body_that_lacks_bytes_is_broken_off)
     cr_assert(!pk_test_exchange_finished(kit.exchange));
     cr_assert(pk_test_exchange_was_reset(kit.exchange));
     close_source_kit(&kit);
+}
+
+Test(http, each_allocation_of_an_answer_may_fail)
+{
+    bool failed = true;
+    for (size_t fail_at = 1; failed; fail_at++) {
+        counting_allocator counts = {0};
+        pk_loop *loop;
+        pk_router *router;
+        memset(&source, 0, sizeof source);
+        source.length = source.has = 50000;
+        cr_assert_eq(pk_loop_new(&loop, PK_LOOP_OPTS(.allocator = COUNTING_ALLOCATOR(&counts))), 0);
+        cr_assert_eq(pk_router_new(&router, loop, NULL), 0);
+        pk_router_set_http(router, handle_scarce, NULL);
+        counts.fail_at = counts.requests + fail_at;
+        pk_test_exchange *exchange = pk_test_exchange_new(
+            router, &(pk_test_request){.path = "/", .method = "GET", .ended = true});
+        failed = counts.requests >= counts.fail_at;
+        counts.fail_at = 0;
+        cr_assert(failed || source.at == source.length);
+        if (exchange && pk_test_exchange_finished(exchange)) {
+            unsigned status = pk_test_exchange_http_status(exchange);
+            cr_assert(status == 200 || status == 500 || status == 503, "%u", status);
+        }
+        pk_test_exchange_free(exchange);
+        cr_assert_leq(source.closed, 1);
+        cr_assert(source.reads == 0 || source.closed == 1);
+        pk_router_free(router);
+        pk_loop_free(loop);
+        cr_assert_eq(counts.blocks, 0, "%zu", fail_at);
+    }
 }
 
 /* ---- A client that does not read ---- */

@@ -8,6 +8,7 @@
 #include "helloworld.pekoe.h"
 #include "proxy_example.h"
 #include "tests/support/client_kit.h"
+#include "tests/support/counting_allocator.h"
 
 static struct {
     char encoding[32], accepted[32];
@@ -190,8 +191,8 @@ static pk_future pass_all(void *self, pk_call *call, pk_reader *in, pk_writer *o
 {
     pk_encodings encodings = pk_call_received_encodings(call);
     encodings.accepted = (pk_slice){NULL, 0};
-    cr_assert_eq(pk_call_set_encodings(call, &encodings), 0);
-    cr_assert_eq(pk_call_on_end(call, count_end, NULL), 0);
+    if (pk_call_set_encodings(call, &encodings) < 0 || pk_call_on_end(call, count_end, NULL) < 0)
+        return pk_failed(call, PK_RESOURCE_EXHAUSTED, "out of memory");
     return pk_reader_each_frames(in, pass_frames, out);
 }
 
@@ -317,6 +318,51 @@ Test(raw, frames_wait_for_a_client_that_stops)
             cr_assert_eq(passed.ended, 1);
         }
         close_frames(&kit);
+    }
+}
+
+Test(raw, each_allocation_may_fail_under_frames, .timeout = 60)
+{
+    static const char *const types[] = {"application/grpc", "application/grpc-web",
+                                        "application/grpc-web-text"};
+    static const char *const fields[] = {"grpc-encoding", "zstd", NULL};
+    enum { LONG = 3000 }; /* of one that comes in pieces */
+    static uint8_t frames[MIXED_LENGTH + 5 + LONG], body[2 * sizeof frames];
+    memcpy(frames, mixed, MIXED_LENGTH);
+    memcpy(frames + MIXED_LENGTH, "\0\0\0\x0b\xb8", 5);
+    for (unsigned i = 0; i < 3; i++) {
+        size_t length = sizeof frames;
+        if (i < 2)
+            memcpy(body, frames, length);
+        else
+            length = pk_base64_encode(body, frames, length, true);
+        bool failed = true;
+        for (size_t fail_at = 1; failed; fail_at++) {
+            counting_allocator counts = {0};
+            pk_loop *loop;
+            pk_router *router;
+            cr_assert_eq(pk_loop_new(&loop, PK_LOOP_OPTS(.allocator = COUNTING_ALLOCATOR(&counts))),
+                         0);
+            cr_assert_eq(pk_router_new(&router, loop, PK_ROUTER_OPTS(.grpc_web = true)), 0);
+            pk_router_set_raw(router, pass_all, NULL);
+            counts.fail_at = counts.requests + fail_at;
+            pk_test_exchange *exchange = pk_test_exchange_new(
+                router,
+                &(pk_test_request){.path = "/a.B/C", .content_type = types[i], .fields = fields});
+            if (exchange) {
+                pk_test_exchange_send(exchange, body, MIXED_LENGTH + 100);
+                pk_test_exchange_send(exchange, body + MIXED_LENGTH + 100,
+                                      length - MIXED_LENGTH - 100);
+                pk_test_exchange_end(exchange);
+            }
+            failed = counts.requests >= counts.fail_at;
+            counts.fail_at = 0;
+            cr_assert(failed || (exchange && pk_test_exchange_finished(exchange)));
+            pk_test_exchange_free(exchange);
+            pk_router_free(router);
+            pk_loop_free(loop);
+            cr_assert_eq(counts.blocks, 0, "%u %zu", i, fail_at);
+        }
     }
 }
 
