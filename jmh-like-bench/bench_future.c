@@ -75,7 +75,9 @@ static void teardown(void *arg)
 
 static void before_iteration(void *arg)
 {
-    ((struct state *) arg)->steps = 0;
+    struct state *state = arg;
+    state->steps = 0;
+    state->last = (pk_future){0};
 }
 
 /* ---- Steps ---- */
@@ -115,7 +117,6 @@ static void run_recover_done(void *arg, uint64_t invocations)
     struct state *state = arg;
     for (uint64_t i = 0; i < invocations; i++)
         keep_outcome(pk_recover(pk_done(state), count_failure, state), state);
-    state->steps += invocations;
 }
 
 static const pk_status failure = {.code = PK_NOT_FOUND};
@@ -175,12 +176,11 @@ static void run_all_done(void *arg, uint64_t invocations)
     struct state *state = arg;
     pk_future futures[LONGEST];
     for (uint64_t i = 0; i < invocations; i++) {
+        pk_arena_reset(&state->scope.arena); /* the last values stay for the check */
         for (unsigned k = 0; k < state->length; k++)
             futures[k] = pk_done(state);
         keep_outcome(pk_all(&state->scope, futures, state->length), state);
-        pk_arena_reset(&state->scope.arena);
     }
-    state->steps += invocations * state->length;
 }
 
 static void run_all_pending(void *arg, uint64_t invocations)
@@ -189,15 +189,14 @@ static void run_all_pending(void *arg, uint64_t invocations)
     pk_promise *promises[LONGEST];
     pk_future futures[LONGEST];
     for (uint64_t i = 0; i < invocations; i++) {
+        pk_arena_reset(&state->scope.arena);
         for (unsigned k = 0; k < state->length; k++)
             futures[k] = pk_promise_future(promises[k] = pk_promise_new(&state->scope));
         pk_await(&state->scope, pk_all(&state->scope, futures, state->length), take_outcome, state);
         for (unsigned k = 0; k < state->length; k++)
             pk_promise_done(promises[k], state);
         pk_loop_drain(state->loop);
-        pk_arena_reset(&state->scope.arena);
     }
-    state->steps += invocations * state->length;
 }
 
 /* ---- Another thread ---- */
@@ -254,13 +253,54 @@ static void run_cross_thread(void *arg, uint64_t invocations)
 
 /* ---- Checks ---- */
 
+static void check_done(pk_bench_context *context, const struct state *state)
+{
+    PK_BENCH_EXPECT(context, state->last.state == PK_FUTURE_DONE);
+    PK_BENCH_EXPECT(context, state->scope.pins == 0);
+}
+
+/* Each step ran, and the value that the first one got came out behind the last. */
 static void check(pk_bench_context *context, void *arg, uint64_t invocations)
 {
-    struct state *state = arg;
+    const struct state *state = arg;
+    check_done(context, state);
     PK_BENCH_EXPECT(context, state->steps == invocations * state->length);
-    PK_BENCH_EXPECT(context, state->last.state == PK_FUTURE_DONE);
-    PK_BENCH_EXPECT(context, state->last.pointer != NULL);
-    PK_BENCH_EXPECT(context, state->scope.pins == 0);
+    PK_BENCH_EXPECT(context, state->last.pointer == (const void *) state);
+}
+
+/* The loop keeps what it waited for last until it waits for something else. */
+static void check_crossed(pk_bench_context *context, void *arg, uint64_t invocations)
+{
+    struct state *state = arg;
+    pk_status status = pk_loop_run_until(state->loop, pk_done(state), NULL);
+    PK_BENCH_EXPECT(context, status.code == PK_OK);
+    check(context, arg, invocations);
+}
+
+static void check_passed_by(pk_bench_context *context, void *arg, uint64_t invocations)
+{
+    const struct state *state = arg;
+    check_done(context, state);
+    PK_BENCH_EXPECT(context, state->steps == 0);
+    PK_BENCH_EXPECT(context, state->last.pointer == (const void *) state);
+}
+
+static void check_recovered(pk_bench_context *context, void *arg, uint64_t invocations)
+{
+    const struct state *state = arg;
+    check_done(context, state);
+    PK_BENCH_EXPECT(context, state->steps == invocations);
+    PK_BENCH_EXPECT(context, state->last.pointer == (const void *) &failure);
+}
+
+static void check_all(pk_bench_context *context, void *arg, uint64_t invocations)
+{
+    const struct state *state = arg;
+    check_done(context, state);
+    const void *const *values = state->last.pointer;
+    PK_BENCH_EXPECT(context, values != NULL);
+    for (unsigned k = 0; values && k < state->length; k++)
+        PK_BENCH_EXPECT(context, values[k] == state);
 }
 
 static const pk_bench_param lengths[] = {{"length", PK_BENCH_VALUES("10", "1000")}, {0}};
@@ -292,7 +332,7 @@ static const pk_benchmark benchmarks[] = {
         .teardown = teardown,
         .before_iteration = before_iteration,
         .run = run_recover_done,
-        .check = check,
+        .check = check_passed_by,
     },
     {
         .name = "pekoe.FutureBenchmark.recoverFailed",
@@ -301,7 +341,7 @@ static const pk_benchmark benchmarks[] = {
         .teardown = teardown,
         .before_iteration = before_iteration,
         .run = run_recover_failed,
-        .check = check,
+        .check = check_recovered,
     },
     {
         .name = "pekoe.FutureBenchmark.chainDone",
@@ -341,7 +381,7 @@ static const pk_benchmark benchmarks[] = {
         .teardown = teardown,
         .before_iteration = before_iteration,
         .run = run_all_done,
-        .check = check,
+        .check = check_all,
     },
     {
         .name = "pekoe.FutureBenchmark.allPending",
@@ -351,7 +391,7 @@ static const pk_benchmark benchmarks[] = {
         .teardown = teardown,
         .before_iteration = before_iteration,
         .run = run_all_pending,
-        .check = check,
+        .check = check_all,
     },
     {
         .name = "pekoe.FutureBenchmark.crossThread",
@@ -361,7 +401,7 @@ static const pk_benchmark benchmarks[] = {
         .teardown = teardown_other_thread,
         .before_iteration = before_iteration,
         .run = run_cross_thread,
-        .check = check,
+        .check = check_crossed,
     },
 };
 

@@ -3,8 +3,8 @@
  * benchmarks measure theirs: no socket, no HTTP/2, all of route, negotiate, decode, call, encode,
  * and the response's bytes read.
  *
- * Strict: the request's body is one chunk, its end follows. Non-strict: the body comes in chunks
- * that cut each message in two, so every message is gathered.
+ * Strict: the request's body is one chunk, its end follows. Non-strict: the body comes in chunks of
+ * half a message and a byte, so that each message is cut once or twice and has to be put together.
  */
 #include <pekoe/pekoe.h>
 
@@ -34,6 +34,7 @@ struct gathering {
     pk_call *call;
     pk_reader *in;
     size_t length; /* of the longest name */
+    unsigned count;
 };
 
 static pk_future gather(const void *request, void *arg)
@@ -42,8 +43,11 @@ static pk_future gather(const void *request, void *arg)
     if (request) {
         size_t length = strlen(((const Helloworld__HelloRequest *) request)->name);
         gathering->length = length > gathering->length ? length : gathering->length;
+        gathering->count++;
         return pk_then(pk_reader_read(gathering->in), gather, gathering);
     }
+    if (gathering->count != MESSAGES)
+        return pk_failed(gathering->call, PK_DATA_LOSS, "%u requests came", gathering->count);
     Helloworld__HelloReply *reply = helloworld_hello_reply_new(gathering->call);
     /* A reply that is worth compressing where the requests are. */
     static const char crowd[] = "Alice and Alice and Alice and Alice and Alice and Alice and Alice "
@@ -54,7 +58,7 @@ static pk_future gather(const void *request, void *arg)
 
 static pk_future it_keeps_talking(void *self, pk_call *call, pk_reader *in)
 {
-    struct gathering *gathering = pk_call_new(call, struct gathering, call, in, 0);
+    struct gathering *gathering = pk_call_new(call, struct gathering, .call = call, .in = in);
     return pk_then(pk_reader_read(in), gather, gathering);
 }
 
@@ -143,21 +147,29 @@ static pk_future reply_constant(const void *impl, void *self, pk_call *call, con
 }
 
 struct draining {
+    pk_call *call;
     pk_reader *in;
     const void *reply;
+    unsigned count;
 };
 
 static pk_future drain(const void *request, void *arg)
 {
     struct draining *draining = arg;
-    return request ? pk_then(pk_reader_read(draining->in), drain, draining)
-                   : pk_done(draining->reply);
+    if (request) {
+        draining->count++;
+        return pk_then(pk_reader_read(draining->in), drain, draining);
+    }
+    if (draining->count != MESSAGES)
+        return pk_failed(draining->call, PK_DATA_LOSS, "%u requests came", draining->count);
+    return pk_done(draining->reply);
 }
 
 static pk_future drain_and_reply(const void *impl, void *self, pk_call *call, const void *request,
                                  pk_reader *in, pk_writer *out)
 {
-    struct draining *draining = pk_call_new(call, struct draining, in, self);
+    struct draining *draining =
+        pk_call_new(call, struct draining, .call = call, .in = in, .reply = self);
     return pk_then(pk_reader_read(in), drain, draining);
 }
 
@@ -282,6 +294,7 @@ static void before_iteration(void *arg)
 {
     struct state *state = arg;
     state->exchange.responses = 0;
+    state->exchange.trailers_read = 0;
 }
 
 static void run_strict(void *arg, uint64_t invocations)
@@ -334,7 +347,7 @@ static const pk_bench_param params[] = {
      .check = check_style},                                                              \
     {                                                                                    \
         .name = "pekoe.HandlerBenchmark." method "NonstrictRequestProcessing",           \
-        .operation = what ", the request's body in chunks that cut each message in two", \
+        .operation = what ", the request's body in chunks of half a message and a byte", \
         .params = params, .setup = setup_style, .teardown = teardown,                    \
         .before_iteration = before_iteration, .run = run_nonstrict, .check = check_style \
     }
@@ -356,7 +369,7 @@ static const pk_benchmark benchmarks[] = {
         "one call without routing, negotiation and work of the handler: decode, a constant reply, "
         "encode, read the response"),
     STYLE("syntheticClientStreaming", setup_synthetic_client_streaming, check_one,
-          "10 requests read by a handler that does nothing with them, a constant reply; without "
+          "10 requests read by a handler that counts them, a constant reply; without "
           "routing and negotiation"),
     {
         .name = "pekoe.GrpcMarshallingBenchmark.handleUnaryStrict",

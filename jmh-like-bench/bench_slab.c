@@ -347,6 +347,28 @@ static bool is_payload(struct state *state, const ProtobufCMessage *message, siz
     return same;
 }
 
+/*
+ * What a peer parsed when it was opened, packed by it, is the payload again: as long, and each byte as
+ * often, since the entries of maps come in an order of its own.
+ */
+static bool peer_has_payload(const struct state *state, size_t index)
+{
+    const uint8_t *payload = state->payloads.bytes[index];
+    size_t length = 0, expected = state->payloads.lengths[index];
+    const uint8_t *packed = state->peer_kind->pack(state->peer, index, &length);
+    if (!packed || length != expected)
+        return false;
+    size_t more[256] = {0};
+    for (size_t i = 0; i < length; i++) {
+        more[packed[i]]++;
+        more[payload[i]]--;
+    }
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
+        if (more[i] != 0)
+            return false;
+    return true;
+}
+
 /* Each payload once more, in a fresh block, looked into where the engine leaves a message. */
 static void check_decode(pk_bench_context *context, void *arg, uint64_t invocations)
 {
@@ -361,10 +383,15 @@ static void check_decode(pk_bench_context *context, void *arg, uint64_t invocati
         state->decoded = NULL;
         PK_BENCH_EXPECT(context, state->decode(state, i));
         taken += (double) (state->arena.at - before);
-        if (state->engine->decode == decode_protobuf_c)
+        if (state->peer)
+            PK_BENCH_EXPECT(context, peer_has_payload(state, i));
+        else if (state->engine->decode == decode_protobuf_c)
             taken += (double) taken_of_malloc(state, i);
         else if (state->decoded)
             PK_BENCH_EXPECT(context, is_payload(state, state->decoded, i));
+        else
+            PK_BENCH_EXPECT(context, memcmp(state->private_copy, state->payloads.bytes[i],
+                                            state->payloads.lengths[i]) == 0);
         pk_arena_done(&state->arena);
         state->arena = reset;
     }
@@ -378,7 +405,11 @@ static void check_pack(pk_bench_context *context, void *arg, uint64_t invocation
     struct state *state = arg;
     (void) invocations;
     PK_BENCH_EXPECT(context, state->failures == 0);
-    for (size_t i = 0; i < PK_BENCH_PAYLOADS && !state->peer; i++) {
+    for (size_t i = 0; i < PK_BENCH_PAYLOADS; i++) {
+        if (state->peer) {
+            PK_BENCH_EXPECT(context, peer_has_payload(state, i));
+            continue;
+        }
         PK_BENCH_EXPECT(context, state->pack(state, i));
         PK_BENCH_EXPECT(context, pk_buffer_length(state->packed) == state->payloads.lengths[i]);
         PK_BENCH_EXPECT(context, memcmp(state->packed->start, state->payloads.bytes[i],

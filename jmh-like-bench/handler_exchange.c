@@ -27,7 +27,7 @@ static void hold(pk_exchange *exchange, size_t bytes)
 static void start(pk_exchange *exchange, unsigned http_status, const pk_field *fields, size_t count)
 {
     of(exchange)->http_status = http_status;
-    of(exchange)->sum += count;
+    of(exchange)->fields_read += count;
 }
 
 static bool write_body(pk_exchange *exchange, pk_buffer *body_take)
@@ -46,7 +46,7 @@ static void finish(pk_exchange *exchange, const pk_field *trailers, size_t count
 {
     struct pk_bench_exchange *bench = of(exchange);
     for (size_t i = 0; i < count; i++)
-        bench->sum += trailers[i].value.length + trailers[i].value.bytes[0];
+        bench->trailers_read += trailers[i].value.length + trailers[i].value.bytes[0];
     bench->finished = true;
     bench->responses++;
 }
@@ -133,13 +133,13 @@ void pk_bench_exchange_init(struct pk_bench_exchange *bench, pk_bench_context *c
     size_t length = 0;
     for (unsigned i = 0; i < messages; i++)
         length += make_message(plain + length, sizeof plain - length, compressed);
-    bench->chunk = length / messages / 2 + 1;
     if (text) {
         bench->body_length = pk_bench_encode_base64(plain, length, bench->body);
     } else {
         memcpy(bench->body, plain, length);
         bench->body_length = length;
     }
+    bench->chunk = bench->body_length / messages / 2 + 1;
 }
 
 static void accept_unrouted(void *self, pk_exchange *exchange, const pk_head *head, bool ended)
@@ -231,22 +231,32 @@ static bool reply_is(const uint8_t *payload, size_t length, bool compressed, con
 void pk_bench_exchange_expect(struct pk_bench_exchange *bench, pk_bench_context *context,
                               unsigned messages, const char *text)
 {
+    static const char ok[] = "\x80\0\0\0\x0fgrpc-status:0\r\n";
     static uint8_t binary[PK_BENCH_RESPONSE];
     const uint8_t *body = bench->response;
     size_t length = bench->response_length;
     PK_BENCH_EXPECT(context, bench->finished && bench->http_status == 200);
-    if (strcmp(pk_bench_value(context, "protocol"), "grpc-web-text") == 0) {
+    const char *protocol = pk_bench_value(context, "protocol");
+    bool web = strncmp(protocol, "grpc-web", 8) == 0;
+    if (strcmp(protocol, "grpc-web-text") == 0) {
         length = pk_bench_decode_base64(bench->response, length, binary);
         body = binary;
     }
     bool compressed = strcmp(pk_bench_value(context, "codec"), "gzip") == 0;
+    /* Of gRPC every response so far has ended with `grpc-status: 0`, a length of 1 and that digit. */
+    bool ended = bench->trailers_read == bench->responses * (1 + '0');
+    if (web)
+        PK_BENCH_EXPECT(context, bench->trailers_read == 0);
     unsigned right = 0;
     for (size_t at = 0; at + 5 <= length;) {
         size_t payload = (size_t) body[at + 3] << 8 | body[at + 4];
-        if (body[at] == 0x80)
-            break; /* gRPC-Web's trailers */
+        if (body[at] == 0x80) { /* gRPC-Web's trailers */
+            ended = length - at == sizeof ok - 1 && memcmp(body + at, ok, sizeof ok - 1) == 0;
+            break;
+        }
         right += body[at] == compressed && reply_is(body + at + 5, payload, compressed, text);
         at += 5 + payload;
     }
     PK_BENCH_EXPECT(context, right == messages);
+    PK_BENCH_EXPECT(context, ended);
 }

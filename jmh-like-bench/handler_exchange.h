@@ -22,10 +22,11 @@ struct pk_bench_exchange {
     pk_head head;
     uint8_t body[PK_BENCH_BODY];
     size_t body_length;
-    size_t chunk; /* bytes of a chunk, where the request is not strict */
+    size_t chunk; /* bytes of a chunk, where the request is not strict: half a message and one */
     /* The response. */
-    uint64_t responses; /* complete ones */
-    uint64_t sum;       /* of bytes read, so that they were */
+    uint64_t responses;     /* complete ones */
+    uint64_t fields_read;   /* how many, of their heads */
+    uint64_t trailers_read; /* each as its length and its first byte, summed */
     unsigned http_status;
     uint8_t response[PK_BENCH_RESPONSE];
     size_t response_length;
@@ -61,7 +62,10 @@ void pk_bench_exchange_unroute(struct pk_bench_exchange *exchange,
 void pk_bench_exchange_strict(struct pk_bench_exchange *exchange);
 void pk_bench_exchange_nonstrict(struct pk_bench_exchange *exchange);
 
-/* Fails the trial unless the last response holds so many messages, each with that text. */
+/*
+ * Fails the trial unless the last response holds so many messages, each with that text, and responses
+ * ended with the status OK.
+ */
 void pk_bench_exchange_expect(struct pk_bench_exchange *exchange, pk_bench_context *context,
                               unsigned messages, const char *text);
 

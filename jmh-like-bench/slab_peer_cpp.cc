@@ -83,7 +83,7 @@ static const uint8_t *pack(pk_bench_peer *peer, size_t index, size_t *ret_length
 extern "C" {
 const struct pk_bench_peer_kind pk_bench_cpp = {"cpp", open_peer, close_peer, decode_fresh, pack};
 const struct pk_bench_peer_kind pk_bench_cpp_reused = {"cpp-reused", open_peer, close_peer,
-                                                       decode_reused, nullptr};
+                                                       decode_reused, pack};
 const struct pk_bench_peer_kind pk_bench_cpp_arena = {"cpp-arena", open_peer, close_peer,
-                                                      decode_arena, nullptr};
+                                                      decode_arena, pack};
 }

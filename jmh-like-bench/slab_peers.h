@@ -17,13 +17,13 @@ struct pk_bench_peer;
 
 struct pk_bench_peer_kind {
     const char *name;
-    /* `messages` payloads are parsed for pack; they are borrowed. NULL after a failure. */
+    /* `count` payloads are parsed for pack; they are borrowed. NULL after a failure. */
     struct pk_bench_peer *(*open)(const char *message_name, const uint8_t *const *payloads,
                                   const size_t *lengths, size_t count);
     void (*close)(struct pk_bench_peer *peer);
     /* Decodes and releases. */
     bool (*decode)(struct pk_bench_peer *peer, const uint8_t *bytes, size_t length);
-    /* Packs message `index` into the peer's own memory; NULL where it is not measured. */
+    /* Packs message `index` into the peer's own memory. */
     const uint8_t *(*pack)(struct pk_bench_peer *peer, size_t index, size_t *ret_length);
 };
 
