@@ -59,9 +59,12 @@ static struct state *setup(pk_bench_context *context)
         return NULL;
     }
     const char *codec = pk_bench_value(context, "codec");
-    state->protocol = protocol_named(pk_bench_value(context, "protocol"));
-    if (!state->protocol || (strcmp(codec, "gzip") != 0 && strcmp(codec, "identity") != 0))
-        pk_bench_fail(context, "no such protocol or codec");
+    const char *protocol = pk_bench_value(context, "protocol");
+    state->protocol = protocol_named(protocol);
+    if (!state->protocol || (strcmp(codec, "gzip") != 0 && strcmp(codec, "identity") != 0)) {
+        pk_bench_fail(context, "there is no protocol %s with the codec %s", protocol, codec);
+        state->protocol = &pk_protocol_grpc;
+    }
     state->incoming = strcmp(codec, "gzip") == 0 ? &pk_compressor_gzip : NULL;
     pk_buffer_pool_init(&state->pool, &state->memory);
     pk_arena_init(&state->arena, &state->memory, 4096);
@@ -116,8 +119,11 @@ static void *setup_body(pk_bench_context *context)
     struct state *state = setup(context);
     if (!state)
         return NULL;
-    if (strcmp(pk_bench_value(context, "message"), "any") == 0)
+    const char *message = pk_bench_value(context, "message");
+    if (strcmp(message, "any") == 0)
         take_any(state, 1);
+    else if (strcmp(message, "empty") != 0)
+        pk_bench_fail(context, "there is no message %s", message);
     uint8_t frame[96];
     size_t length = pk_bench_frame(state->plain, state->plain_length, state->incoming != NULL,
                                    frame, sizeof frame);

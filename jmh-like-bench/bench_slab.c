@@ -221,12 +221,15 @@ static const struct engine *find_engine(const char *name)
 static bool can_run(pk_bench_context *context, bool packs)
 {
     const char *shape = pk_bench_value(context, "shape");
+    const char *presence = pk_bench_value(context, "presence");
     size_t count = pk_bench_number(context, "n");
     const struct engine *engine = find_engine(pk_bench_value(context, "engine"));
     if (!engine)
         pk_bench_fail(context, "there is no engine %s", pk_bench_value(context, "engine"));
     else if (!pk_bench_payloads_have(shape, 0))
         pk_bench_fail(context, "there is no shape %s", shape);
+    else if (strcmp(presence, "random") != 0 && strcmp(presence, "dense") != 0)
+        pk_bench_fail(context, "there is no presence %s", presence);
     else if (!pk_bench_payloads_have(shape, count))
         pk_bench_skip(context, "%s is not measured with %zu", shape, count);
     else if (packs && !engine->pack)

@@ -103,11 +103,22 @@ static size_t make_message(uint8_t *out, size_t room, bool compressed)
 
 static const pk_peer bench_peer = {"bench:", NULL};
 
+static bool is_one_of(const char *value, const char *const *names)
+{
+    while (*names && strcmp(value, *names) != 0)
+        names++;
+    return *names != NULL;
+}
+
 void pk_bench_exchange_init(struct pk_bench_exchange *bench, pk_bench_context *context,
                             pk_router *router, const char *path, unsigned messages)
 {
     const char *protocol = pk_bench_value(context, "protocol");
-    bool compressed = strcmp(pk_bench_value(context, "codec"), "gzip") == 0;
+    const char *codec = pk_bench_value(context, "codec");
+    if (!is_one_of(protocol, PK_BENCH_VALUES("grpc", "grpc-web", "grpc-web-text")) ||
+        !is_one_of(codec, PK_BENCH_VALUES("identity", "gzip")))
+        pk_bench_fail(context, "there is no protocol %s with the codec %s", protocol, codec);
+    bool compressed = strcmp(codec, "gzip") == 0;
     bool web = strncmp(protocol, "grpc-web", 8) == 0;
     bool text = strcmp(protocol, "grpc-web-text") == 0;
     bench->exchange = (pk_exchange){.ops = &operations, .loop = router->loop, .peer = &bench_peer};

@@ -30,6 +30,7 @@ struct run {
     pk_bench_environment environment;
     FILE *out; /* the readable output */
     pk_bench_results results;
+    pk_bench_results baseline;
     unsigned failures;
     unsigned unsteady; /* forks before which the machine was not steady */
     double worst;      /* the largest deviation seen, in percent */
@@ -261,12 +262,47 @@ static bool write_file(const char *path, const pk_bench_text *text)
     return good;
 }
 
+/* `room` is for the name that results have without -rff. */
+static const char *result_path(const pk_bench_options *options, char room[static 32])
+{
+    snprintf(room, 32, "jmh-result.%s", pk_bench_format_name(options->format));
+    return options->result_file ? options->result_file : room;
+}
+
+/* Found out beforehand: a run may take hours. The file is there then, empty if it was not before. */
+static bool can_write(const char *path)
+{
+    FILE *file = fopen(path, "a");
+    if (file)
+        return fclose(file) == 0;
+    fprintf(stderr, "pekoe-bench: cannot write %s: %s\n", path, strerror(errno));
+    return false;
+}
+
+/* What a run would be in vain without: a baseline that can be read, files that can be written. */
+static bool prepare_files(struct run *run)
+{
+    const pk_bench_options *options = run->options;
+    char room[32], *error = NULL;
+    if (options->fail_on_regression && !options->baseline_file) {
+        fputs("pekoe-bench: --fail-on-regression wants a --baseline to compare with\n", stderr);
+        return false;
+    }
+    if (options->baseline_file &&
+        !pk_bench_results_read(&run->baseline, options->baseline_file, &error)) {
+        fprintf(stderr, "pekoe-bench: %s\n", error);
+        free(error);
+        return false;
+    }
+    return (!options->chart_file || can_write(options->chart_file)) &&
+           (!options->result_wanted || can_write(result_path(options, room)));
+}
+
 static bool write_results(struct run *run)
 {
     const pk_bench_options *options = run->options;
-    char name[32];
-    snprintf(name, sizeof name, "jmh-result.%s", pk_bench_format_name(options->format));
-    const char *path = options->result_file ? options->result_file : name;
+    char room[32];
+    const char *path = result_path(options, room);
     pk_bench_text text = {0};
     pk_bench_report(&text, options->format, &run->results, &run->environment);
     bool good = write_file(path, &text);
@@ -281,21 +317,14 @@ static int conclude(struct run *run)
 {
     const pk_bench_options *options = run->options;
     int status = run->failures ? EXIT_DEFECT : 0;
-    pk_bench_results baseline = {0};
     pk_bench_comparison comparison = {0};
     pk_bench_text text = {0};
-    char *error = NULL;
 
     pk_bench_report_table(&text, &run->results);
     fputs(text.bytes, run->out);
     pk_bench_text_done(&text);
-    if (options->baseline_file &&
-        !pk_bench_results_read(&baseline, options->baseline_file, &error)) {
-        fprintf(stderr, "pekoe-bench: %s\n", error);
-        free(error);
-        status = EXIT_DEFECT;
-    } else if (options->baseline_file) {
-        pk_bench_compare(&comparison, &baseline, &run->results);
+    if (options->baseline_file) {
+        pk_bench_compare(&comparison, &run->baseline, &run->results);
         pk_bench_comparison_print(&text, &comparison);
         fprintf(run->out, "\n%s", text.bytes);
         pk_bench_text_done(&text);
@@ -316,7 +345,6 @@ static int conclude(struct run *run)
     if (options->result_wanted && !write_results(run))
         status = EXIT_DEFECT;
     pk_bench_comparison_done(&comparison);
-    pk_bench_results_done(&baseline);
     return status;
 }
 
@@ -469,9 +497,11 @@ static int act(const pk_bench_options *options, const pk_bench_command *command,
         return status;
     }
     pk_bench_environment_read(&run.environment);
-    status = options->input_file ? read_and_conclude(&run) : run_and_conclude(&run, plans);
+    if (prepare_files(&run))
+        status = options->input_file ? read_and_conclude(&run) : run_and_conclude(&run, plans);
     pk_bench_environment_done(&run.environment);
     pk_bench_results_done(&run.results);
+    pk_bench_results_done(&run.baseline);
     if (run.out != stdout)
         fclose(run.out);
     return status;

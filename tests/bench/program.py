@@ -209,6 +209,16 @@ def lists_and_mistakes():
     assert 'No matching benchmarks' in run('nothing', status=1)
     assert "cannot parse '1.5s' for option -r" in run('-r', '1.5s', status=1)
     assert 'parameter n: \'x\' is not a number' in run('add', *FAST, '-p', 'n=x', status=1)
+    # What a run would be in vain for is said before it, not after.
+    with open('other.json', 'w', encoding='utf-8') as file:
+        file.write('{"a": 1}')
+    for wrong, said in [(['--baseline', 'missing.json'], 'cannot read missing.json'),
+                        (['--baseline', 'other.json'], 'other.json'),
+                        (['--fail-on-regression'], 'wants a --baseline'),
+                        (['-rff', 'missing/result.json'], 'cannot write missing/result.json'),
+                        (['--chart', 'missing/chart.svg'], 'cannot write missing/chart.svg')]:
+        out = run('add', *FAST, *wrong, status=1)
+        assert said in out and 'ops/s' not in out, (wrong, out)
     assert 'not for users' in run('--internal', 'fork:9999', status=1)
 
 
