@@ -186,7 +186,12 @@ static pk_future tick(const void *unused, void *arg)
     return pk_then(pk_sleep(pk_loop_scope(worker->loop), TICK_MS), tick, worker);
 }
 
-/* ---- Orders of the main thread ---- */
+/*
+ * ---- Orders of the main thread ----
+ *
+ * One that comes while the thread ends is still taken, and run when the loop is freed: it finds no
+ * server, and has nothing to do.
+ */
 
 typedef struct order {
     gateway_worker *worker;
@@ -211,13 +216,11 @@ static bool give(gateway_worker *worker, void (*fn)(void *given), order *given)
     return taken;
 }
 
-static void reload(void *arg)
+static void use_new(gateway_worker *worker, gateway_config *config)
 {
-    order *given = arg;
-    gateway_worker *worker = given->worker;
     const char *wrong = NULL;
-    gateway_setup *setup = gateway_setup_new(given->config, worker->setup, worker->loop,
-                                             worker->shared->metrics, &wrong);
+    gateway_setup *setup =
+        gateway_setup_new(config, worker->setup, worker->loop, worker->shared->metrics, &wrong);
     if (setup && use_setup(worker, setup) < 0) {
         gateway_setup_free(setup);
         wrong = "the rules for other origins cannot be used";
@@ -225,6 +228,13 @@ static void reload(void *arg)
     if (wrong)
         fprintf(stderr, "pekoe-gateway: thread %u keeps its configuration: %s\n", worker->number,
                 wrong);
+}
+
+static void reload(void *arg)
+{
+    order *given = arg;
+    if (given->worker->server)
+        use_new(given->worker, given->config);
     gateway_config_unref(given->config);
     free(given);
 }
@@ -254,18 +264,23 @@ static pk_future stop_admin(const void *unused, void *arg)
 }
 
 /* The admin address is the last to go, so that its health check can say that the others do. */
-static void stop(void *arg)
+static void stop_servers(gateway_worker *worker, uint64_t drain_ms)
 {
-    order *given = arg;
-    gateway_worker *worker = given->worker;
     worker->draining = true;
     pk_future ends[2];
     size_t count = 0;
-    ends[count++] = pk_server_stop(worker->server, given->drain_ms);
+    ends[count++] = pk_server_stop(worker->server, drain_ms);
     if (worker->files)
-        ends[count++] = pk_server_stop(worker->files, given->drain_ms);
+        ends[count++] = pk_server_stop(worker->files, drain_ms);
     pk_future all = pk_all(pk_loop_scope(worker->loop), ends, count);
     pk_detach(pk_finally(pk_then(all, stop_admin, worker), everything_ended, worker));
+}
+
+static void stop(void *arg)
+{
+    order *given = arg;
+    if (given->worker->server)
+        stop_servers(given->worker, given->drain_ms);
     free(given);
 }
 
@@ -408,9 +423,9 @@ static int open_all(gateway_worker *worker)
 
 static void close_all(gateway_worker *worker)
 {
-    pk_server_free(worker->server);
-    pk_server_free(worker->files);
-    pk_server_free(worker->admin);
+    worker->server = pk_server_free(worker->server);
+    worker->files = pk_server_free(worker->files);
+    worker->admin = pk_server_free(worker->admin);
     if (worker->setup)
         leave_setup(worker, worker->setup);
     free_old_setups(worker);

@@ -549,6 +549,16 @@ def graceful_end(folder):
     upstream.close()
 
 
+def signals_at_the_end(folder):
+    """Signals that come while it ends change nothing."""
+    for turn in range(40):
+        gateway = Gateway(PROGRAM, '--upstream=127.0.0.1:1', f'--threads={1 + turn % 3}')
+        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
+            gateway.process.send_signal(number)
+            time.sleep(turn % 4 * 0.0005)
+        same(gateway.process.wait(10), 0)
+
+
 def from_anywhere(folder):
     """The caller's address is told where that is wanted, fields are dropped and kept by lists."""
     upstream = Upstream(lambda stream: stream.reply(b''))
@@ -570,7 +580,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         return peers.run([told, address_in_use, files, files_elsewhere, metrics, log, routes,
                           in_turn, reload, reload_of_upstreams, certificates, fixed_keys, upstream_with_tls, threads,
-                          graceful_end, from_anywhere],
+                          graceful_end, signals_at_the_end, from_anywhere],
                          pathlib.Path(name))
 
 
