@@ -335,6 +335,24 @@ static int check_upstreams(const gateway_config *config, gateway_error *error)
     return 0;
 }
 
+/* Several threads share a port, so the system would not refuse it a second time. */
+static int check_listeners(const gateway_config *config, gateway_error *error)
+{
+    size_t plain = config->listen.count;
+    for (size_t i = 0; i < plain + config->listen_tls.count; i++) {
+        const char *one = i < plain ? config->listen.items[i] : config->listen_tls.items[i - plain];
+        const char *port = strrchr(one, ':');
+        for (size_t k = 0; k < i && strcmp(port, ":0") != 0; k++) {
+            const char *other =
+                k < plain ? config->listen.items[k] : config->listen_tls.items[k - plain];
+            if (strcmp(one, other) == 0)
+                return fail(error, PK_ERR_INVALID, "%s \"%.200s\": the address is given twice",
+                            i < plain ? "listen" : "listen-tls", one);
+        }
+    }
+    return 0;
+}
+
 /* What no value alone shows. */
 static int check_all(gateway_config *config, gateway_error *error)
 {
@@ -342,6 +360,8 @@ static int check_all(gateway_config *config, gateway_error *error)
         !gateway_list_add(&config->listen, "127.0.0.1:8080"))
         return fail(error, PK_ERR_NOMEM, "out of memory");
     int r = check_upstreams(config, error);
+    if (r == 0)
+        r = check_listeners(config, error);
     if (r < 0)
         return r;
     if (config->listen_tls.count > 0 && !(config->tls_cert && config->tls_key))
