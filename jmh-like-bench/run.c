@@ -330,6 +330,10 @@ static int conclude(struct run *run)
         pk_bench_text_done(&text);
         if (options->fail_on_regression && comparison.slower > 0 && status == 0)
             status = EXIT_REGRESSION;
+        if (options->fail_on_regression && comparison.count == 0) {
+            fputs("pekoe-bench: the baseline has none of these benchmarks\n", stderr);
+            status = EXIT_DEFECT;
+        }
     }
     if (options->chart_file) {
         size_t length = strlen(options->chart_file);

@@ -179,6 +179,11 @@ def a_baseline_gives_verdicts():
         assert f'  {word} (p' in out, out
     out = run('--input', 'old.json', '--baseline', 'old.json', '--fail-on-regression')
     assert 'no difference shown' in out and '0 better, 0 worse' in out
+    for result in found:
+        result['benchmark'] += 'Renamed'
+    write_scores('renamed.json', found, 1)
+    assert 'the baseline has none of these' in run('--input', 'old.json', '--baseline',
+                                                   'renamed.json', '--fail-on-regression', status=1)
     assert 'cannot read missing.json' in run('--input', 'missing.json', status=1)
 
 
