@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 
-from peers import Server, UNARY, cpu_seconds, frame
+from peers import Server, UNARY, cpu_seconds, frame, spread_of
 
 CONNECTIONS, STREAMS = 50, 100
 
@@ -90,7 +90,7 @@ def main():
         rates = [rate for rate, _, _ in rounds]
         middle[count] = [statistics.median(column) for column in zip(*rounds)]
         print(f'{count:6}{middle[count][0]:12,.0f}'
-              f'{(max(rates) - min(rates)) / middle[count][0]:8.0%}{middle[count][1]:9.3f}'
+              f'{spread_of(rates):>8}{middle[count][1]:9.3f}'
               f'{middle[count][2]:17.0%}')
     pairs = [two[0] / one[0] for one, two in zip(results[1], results[2])]
     print(f'two loops on two processors serve {middle[2][0] / middle[1][0]:.2f} times as many calls '

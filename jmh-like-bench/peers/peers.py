@@ -262,6 +262,13 @@ def middle_of(rounds, key, width, digits):
     return f'{statistics.median(one[key] for one in rounds):{width},.{digits}f}'
 
 
+def spread_of(values):
+    """From the least to the most, as a share of the median; one round has none."""
+    if len(values) < 2:
+        return '-'
+    return f'{(max(values) - min(values)) / statistics.median(values):.0%}'
+
+
 def table(results, peers):
     lines = []
     for name, by_peer in results.items():
@@ -277,7 +284,7 @@ def table(results, peers):
             middle = statistics.median(cpu)
             rounds = by_peer[peer]
             times = f'{middle / ours:9.2f}' if ours else f'{"-":>9}'
-            lines.append(f'  {peer:22}{middle:10.3f}{(max(cpu) - min(cpu)) / middle:8.0%}'
+            lines.append(f'  {peer:22}{middle:10.3f}{spread_of(cpu):>8}'
                          f'{middle_of(rounds, "rate", 14, 0)}{middle_of(rounds, "p50_us", 10, 1)}'
                          f'{middle_of(rounds, "p99_us", 10, 1)}{times}')
     return '\n'.join(lines)
@@ -307,7 +314,7 @@ def markdown(results, peers):
             if ours and peer != 'pekoe':
                 times = f'{middle / ours:.1f}' if middle > ours else f'{middle / ours:.2f}'
             peer = '**pekoe**' if peer == 'pekoe' else peer
-            lines.append(f'| {first} | {peer} | {digits(middle)} | {(max(cpu) - min(cpu)) / middle:.0%} | '
+            lines.append(f'| {first} | {peer} | {digits(middle)} | {spread_of(cpu)} | '
                          f'{" | ".join(others)} | {times} |')
             first = ''
     return '\n'.join(lines).replace('%', ' %') + '\n'
