@@ -102,36 +102,30 @@ char *pk_arena_copy(pk_arena *arena, const void *bytes, size_t length)
     return copy;
 }
 
-/* Not only text and %s, or more than is left of the block. */
-static __attribute__((noinline)) char *print_slowly(pk_arena *arena, const char *format,
-                                                    va_list arguments)
+char *pk_arena_print_texts(pk_arena *arena, const char *format,
+                           struct pk_print_arguments *arguments)
 {
+    const char *end = pk_print_texts((char *) arena->at, (char *) arena->end, format, arguments);
+    return PK_LIKELY(end != NULL) ? pk_arena_try(arena, (size_t) (end - (char *) arena->at) + 1)
+                                  : NULL;
+}
+
+char *pk_arena_vprintf(pk_arena *arena, const char *format, va_list arguments)
+{
+    /* Most texts fit into what is left of the block: they are printed there, and then taken. */
     size_t left = (size_t) (arena->end - arena->at);
-    int length = pk_print_any((char *) arena->at, left, format, arguments);
+    int length = pk_print((char *) arena->at, left, format, arguments);
     if (PK_UNLIKELY(length < 0))
         return pk_arena_copy(arena, "", 0);
     char *text = pk_arena_get(arena, (size_t) length + 1);
     if (PK_UNLIKELY((size_t) length >= left) && text)
-        pk_print_any(text, (size_t) length + 1, format, arguments);
+        pk_print(text, (size_t) length + 1, format, arguments);
     return text;
-}
-
-char *pk_arena_vprintf(pk_arena *arena, const char *format, va_list arguments_in)
-{
-    /* Most texts fit into what is left of the block: they are printed there, and then taken. */
-    struct pk_print_arguments arguments;
-    va_copy(arguments.list, arguments_in);
-    const char *end = pk_print_texts((char *) arena->at, (char *) arena->end, format, &arguments);
-    va_end(arguments.list);
-    return PK_LIKELY(end != NULL) ? pk_arena_try(arena, (size_t) (end - (char *) arena->at) + 1)
-                                  : print_slowly(arena, format, arguments_in);
 }
 
 char *pk_arena_printf(pk_arena *arena, const char *format, ...)
 {
-    va_list arguments;
-    va_start(arguments, format);
-    char *text = pk_arena_vprintf(arena, format, arguments);
-    va_end(arguments);
+    char *text;
+    PK_ARENA_PRINT(text, arena, format);
     return text;
 }

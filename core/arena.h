@@ -11,6 +11,7 @@
 #define PEKOE_CORE_ARENA_H
 
 #include "core/memory.h"
+#include "core/print.h"
 
 #include <stdarg.h>
 
@@ -101,5 +102,27 @@ char *pk_arena_copy(pk_arena *arena, const void *bytes, size_t length);
 /* A printed string that ends in NUL. */
 char *pk_arena_printf(pk_arena *arena, const char *format, ...) PK_PRINTF(2, 3);
 char *pk_arena_vprintf(pk_arena *arena, const char *format, va_list arguments) PK_PRINTF(2, 0);
+
+/*
+ * Tries text and %s alone, in what is left of the block. NULL: there is something else in the format,
+ * or no room. `arguments` are used up, so that no copy of them is made, which would be read back
+ * before the processor has them together.
+ */
+char *pk_arena_print_texts(pk_arena *arena, const char *format,
+                           struct pk_print_arguments *arguments);
+
+/* Prints the arguments that follow `format`, the last one named of the function where this stands. */
+#define PK_ARENA_PRINT(ret_text, arena, format)                               \
+    do {                                                                      \
+        struct pk_print_arguments arguments;                                  \
+        va_start(arguments.list, format);                                     \
+        (ret_text) = pk_arena_print_texts((arena), (format), &arguments);     \
+        va_end(arguments.list);                                               \
+        if (PK_UNLIKELY(!(ret_text))) {                                       \
+            va_start(arguments.list, format);                                 \
+            (ret_text) = pk_arena_vprintf((arena), (format), arguments.list); \
+            va_end(arguments.list);                                           \
+        }                                                                     \
+    } while (0)
 
 #endif

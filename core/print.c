@@ -120,7 +120,7 @@ static __attribute__((noinline)) bool convert(struct sink *sink, const char **fo
     return true;
 }
 
-int pk_print_any(char *out, size_t room, const char *format, va_list arguments_in)
+static int print_any(char *out, size_t room, const char *format, va_list arguments_in)
 {
     struct sink sink = {out, room, 0};
     struct pk_print_arguments arguments;
@@ -163,5 +163,5 @@ int pk_print(char *out, size_t room, const char *format, va_list arguments_in)
     const char *end = pk_print_texts(out, out + room, format, &arguments);
     va_end(arguments.list);
     return PK_LIKELY(end && end - out <= INT32_MAX) ? (int) (end - out)
-                                                    : pk_print_any(out, room, format, arguments_in);
+                                                    : print_any(out, room, format, arguments_in);
 }

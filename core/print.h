@@ -17,9 +17,6 @@
  */
 int pk_print(char *out, size_t room, const char *format, va_list arguments) PK_PRINTF(3, 0);
 
-/* The same without the short way for texts, which comes first. */
-int pk_print_any(char *out, size_t room, const char *format, va_list arguments) PK_PRINTF(3, 0);
-
 /* ---- The short way, in line ---- */
 
 /* va_list is an array on some ABIs: a struct keeps it one object behind a pointer. */

@@ -158,8 +158,11 @@ PK_NODISCARD static inline bool pk_promise_hang(pk_promise *promise,
     struct pk_hung_step *hung = pk_memory_get(promise->memory, sizeof *hung);
     if (PK_UNLIKELY(!hung))
         return false;
-    *hung = *step;
+    /* By its members: a copy of the whole would be read before the processor has it together. */
     hung->next = NULL;
+    hung->kind = step->kind;
+    hung->fn = step->fn;
+    hung->arg = step->arg;
     *promise->last_step = hung;
     promise->last_step = &hung->next;
     return true;

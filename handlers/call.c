@@ -304,10 +304,8 @@ void *pk_call_alloc(pk_call *call, size_t size)
 
 char *pk_call_printf(pk_call *call, const char *format, ...)
 {
-    va_list arguments;
-    va_start(arguments, format);
-    char *text = pk_arena_vprintf(&call->scope.arena, format, arguments);
-    va_end(arguments);
+    char *text;
+    PK_ARENA_PRINT(text, &call->scope.arena, format);
     return text;
 }
 

@@ -457,10 +457,8 @@ void *pk_reader_alloc_with(pk_reader *reader, const void *message, size_t size)
 
 char *pk_reader_printf(pk_reader *reader, const char *format, ...)
 {
-    va_list arguments;
-    va_start(arguments, format);
-    char *text = pk_arena_vprintf(&reader->arena, format, arguments);
-    va_end(arguments);
+    char *text;
+    PK_ARENA_PRINT(text, &reader->arena, format);
     pass_exhaustion(reader, &reader->arena);
     return text;
 }
