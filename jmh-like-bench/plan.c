@@ -168,6 +168,31 @@ static void add_combinations(pk_bench_plans *plans, const pk_bench_plan *settled
     }
 }
 
+static bool has_param(const pk_bench_plan *plan, const char *name)
+{
+    for (size_t i = 0; i < plan->param_count; i++)
+        if (strcmp(plan->params[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* A value for a parameter that no plan has would be ignored: a slip of the pen, most likely. */
+static void refuse_unknown_params(const pk_bench_plans *plans, const pk_bench_options *options,
+                                  pk_bench_text *error)
+{
+    for (size_t i = 0; i < options->param_count && plans->count > 0 && error->length == 0; i++) {
+        const char *name = options->params[i].name;
+        size_t at = 0;
+        while (at < plans->count && !has_param(&plans->items[at], name))
+            at++;
+        if (at == plans->count)
+            pk_bench_text_print(error,
+                                "-p %s: none of the benchmarks chosen has such a parameter; "
+                                "-lp lists them",
+                                name);
+    }
+}
+
 bool pk_bench_plans_make(pk_bench_plans *plans, const pk_bench_options *options, char **ret_error)
 {
     pk_bench_text error = {0};
@@ -191,6 +216,7 @@ bool pk_bench_plans_make(pk_bench_plans *plans, const pk_bench_options *options,
                 add_combinations(plans, &settled, options);
             }
     }
+    refuse_unknown_params(plans, options, &error);
     if (error.length == 0)
         return true;
     *ret_error = pk_bench_text_take(&error);

@@ -47,7 +47,8 @@ typedef struct pk_bench_plans {
 
 /*
  * Makes the list, sorted by name, mode and parameters. False when the registered benchmarks or the
- * regular expressions are wrong; ret_error then gets a text to be freed. Options are borrowed.
+ * regular expressions are wrong, or a parameter is asked for that none of those chosen has; ret_error
+ * then gets a text to be freed. Options are borrowed.
  */
 bool pk_bench_plans_make(pk_bench_plans *plans, const pk_bench_options *options, char **ret_error);
 void pk_bench_plans_done(pk_bench_plans *plans);

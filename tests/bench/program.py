@@ -214,6 +214,7 @@ def lists_and_mistakes():
     assert 'No matching benchmarks' in run('nothing', status=1)
     assert "cannot parse '1.5s' for option -r" in run('-r', '1.5s', status=1)
     assert 'parameter n: \'x\' is not a number' in run('add', *FAST, '-p', 'n=x', status=1)
+    assert '-p m: none of the benchmarks chosen' in run('add', *FAST, '-p', 'm=1', status=1)
     # What a run would be in vain for is said before it, not after.
     with open('other.json', 'w', encoding='utf-8') as file:
         file.write('{"a": 1}')

@@ -78,7 +78,7 @@ Test(bench_plan, parameters_are_combined_and_can_be_replaced)
     pk_bench_plans_done(&plans);
     pk_bench_options_done(&options);
 
-    plans = select_with(&options, "Frame -p n=7 -p codec=deflate -p other=1 -opi 3");
+    plans = select_with(&options, "Frame -p n=7 -p codec=deflate -opi 3");
     cr_assert_eq(plans.count, 1);
     cr_expect_str_eq(plans.items[0].params[0].value, "deflate");
     cr_expect_str_eq(plans.items[0].params[1].value, "7");
