@@ -18,7 +18,7 @@ import h2.connection
 import h2.events
 
 import peers
-from peers import Gateway, Upstream, Web, message
+from peers import Gateway, Upstream, message
 
 PROGRAM = [sys.argv[1]]
 SIZE = 20 << 20

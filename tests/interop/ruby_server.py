@@ -3,7 +3,6 @@
 
 The program binds every interface, so a copy of it that binds the loopback is what runs.
 """
-import os
 import pathlib
 import shutil
 import signal
