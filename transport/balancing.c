@@ -194,15 +194,30 @@ static size_t count_beside(const pk_balancer *balancer, const pk_subchannel *one
     return count;
 }
 
-void pk_balancer_widen(pk_balancer *balancer)
+/* One that has lost its connection, and was not asked to connect while further ones go on. */
+static pk_subchannel *find_idle(const pk_balancer *balancer)
+{
+    for (size_t i = 0; i < balancer->count; i++) {
+        pk_subchannel *one = balancer->all[i];
+        if (one->state == PK_CHANNEL_IDLE && !one->further && !one->leaving)
+            return one;
+    }
+    return NULL;
+}
+
+/*
+ * A new one for the address with the fewest. NULL: each has as many as it may have, one is on its
+ * way or has just failed, or there is no memory.
+ */
+static pk_subchannel *add_further(pk_balancer *balancer)
 {
     const pk_subchannel *beside = NULL;
     size_t fewest = balancer->most;
-    for (size_t i = 0; i < balancer->count && balancer->most > 1; i++) {
+    for (size_t i = 0; i < balancer->count; i++) {
         const pk_subchannel *one = balancer->all[i];
         bool ready = one->state == PK_CHANNEL_READY;
         if (one->further && !ready)
-            return;
+            return NULL;
         if (one->further || one->leaving || !ready)
             continue;
         size_t count = count_beside(balancer, one);
@@ -212,14 +227,25 @@ void pk_balancer_widen(pk_balancer *balancer)
         }
     }
     if (!beside || reserve(balancer, balancer->count + 1) < 0)
-        return;
+        return NULL;
     const char *address = pk_subchannel_address(beside);
     pk_subchannel *further = add(balancer, &address, 1);
-    if (!further)
+    if (further)
+        further->further = true;
+    return further;
+}
+
+void pk_balancer_widen(pk_balancer *balancer)
+{
+    if (PK_LIKELY(balancer->most <= 1))
         return;
-    further->further = true;
+    pk_subchannel *one = find_idle(balancer);
+    if (!one)
+        one = add_further(balancer);
+    if (!one)
+        return;
     balancer->busy = true;
-    pk_subchannel_connect(further);
+    pk_subchannel_connect(one);
     balancer->busy = false;
 }
 

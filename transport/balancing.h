@@ -75,8 +75,8 @@ static inline pk_subchannel *pk_balancer_pick(pk_balancer *balancer)
 }
 
 /*
- * There was none with room: connects once more to the address with the fewest connections, where
- * more are allowed and no further one is on its way or has just failed.
+ * There was none with room. Where more connections are allowed: connects one that is idle, or else
+ * once more to the address with the fewest, unless a further one is on its way or has just failed.
  */
 void pk_balancer_widen(pk_balancer *balancer);
 

@@ -320,6 +320,28 @@ Test(balancing, further_connections_are_opened_where_streams_run_out)
     }
 }
 
+/* The first connection is the one that the server ends; the further one goes on all the while. */
+Test(balancing, a_connection_is_replaced_while_a_further_one_goes_on)
+{
+    static const char *const policies[] = {"pick_first", "round_robin"};
+    for (size_t i = 0; i < 2; i++) {
+        struct field field;
+        open_servers(&field, 2);
+        open_channel(&field, field.places[0].address,
+                     PK_CHANNEL_OPTS(.load_balancing = policies[i], .connections_per_address = 2));
+        call_at_once(&field, 8, "100");
+        cr_assert_eq(at_once_most(&field, 0), 4);
+        const pk_server *server = field.places[0].server;
+        cr_assert_eq(server->connection_count, 2);
+        pk_connection_drain(server->connections);
+        while (server->connection_count > 1)
+            pk_loop_turn(field.loop);
+        call_at_once(&field, 20, "100");
+        cr_assert_eq(at_once_most(&field, 0), 4, "%s: two connections again", policies[i]);
+        close_field(&field);
+    }
+}
+
 Test(balancing, further_connections_are_spread_over_the_servers)
 {
     struct field field;
