@@ -190,17 +190,19 @@ size_t pk_http2_standing(const pk_http2_exchanges *all)
     return bytes;
 }
 
-static void look_who_stands(const pk_http2_exchanges *all)
+static void look_who_stands(pk_http2_exchanges *all)
 {
     pk_http2_stream *stream = all->session.ring;
-    if (all->session.queued + all->held == 0)
+    if (all->session.queued + all->held == 0 && !all->some_stand)
         return;
+    all->some_stand = false;
     for (size_t left = all->session.stream_count; left > 0; left--, stream = stream->next) {
         struct http2_exchange *one = of_stream(stream);
         size_t waits = standing(one);
         bool moves = waits == 0 || stream->moved > waits / PK_SLOW_SHARE;
         if (one->known)
             one->ticks = moves ? 0 : one->ticks + 1;
+        all->some_stand |= !moves;
         stream->moved = 0;
     }
 }

@@ -27,6 +27,7 @@ struct pk_http2_exchanges {
     size_t held;                      /* what handlers said that they gather */
     size_t unsent;                    /* bytes in the connection's output */
     struct http2_exchange *held_back; /* heads that wait for the budget, oldest first */
+    bool some_stand;                  /* streams did at the last tick: the next has to look again */
     bool shed_in_vain; /* no stream was to be shed; none will be before the next tick */
     /* There is something to take. Called by operations, so from anywhere on the loop's thread. */
     void (*output_wanted)(pk_http2_exchanges *exchanges);

@@ -7,15 +7,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { ECHO, NONE, ONLY, BYTES, STREAM, EARLY, REFUSE, STUCK, PULL, LATER, CANCEL, UNKNOWN };
+enum kind {
+    ECHO,
+    NONE,
+    ONLY,
+    BYTES,
+    STREAM,
+    EACH,
+    EARLY,
+    REFUSE,
+    STUCK,
+    PULL,
+    LATER,
+    CANCEL,
+    UNKNOWN
+};
 
 static const struct {
     const char *path;
     enum kind kind;
 } kinds[] = {
-    {"/echo", ECHO},      {"/none", NONE},   {"/only", ONLY},     {"/bytes/", BYTES},
-    {"/stream/", STREAM}, {"/early", EARLY}, {"/refuse", REFUSE}, {"/stuck", STUCK},
-    {"/pull/", PULL},     {"/later", LATER}, {"/cancel", CANCEL},
+    {"/echo", ECHO},      {"/none", NONE},  {"/only", ONLY},   {"/bytes/", BYTES},
+    {"/stream/", STREAM}, {"/each/", EACH}, {"/early", EARLY}, {"/refuse", REFUSE},
+    {"/stuck", STUCK},    {"/pull/", PULL}, {"/later", LATER}, {"/cancel", CANCEL},
 };
 
 struct path_call {
@@ -82,7 +96,7 @@ static void stream_on(struct path_call *call)
             return;
         call->done++;
         call->acceptor->written++;
-        if (!ops->write(call->exchange, piece))
+        if (!ops->write(call->exchange, piece) || call->kind == EACH)
             return;
     }
     if (!call->answered) {
@@ -117,6 +131,7 @@ static void complete(struct path_call *call)
         break;
     case ONLY:
     case STREAM:
+    case EACH:
     case EARLY:
     case REFUSE:
     case STUCK:
@@ -173,7 +188,8 @@ static void on_room(pk_exchange *exchange)
     struct path_call *call = exchange->user;
     if (call->cancelled || call->answered)
         call->acceptor->events_after_end++;
-    stream_on(call);
+    if (call->kind == STREAM)
+        stream_on(call);
 }
 
 static void on_cancelled(pk_exchange *exchange, const pk_status *why)
@@ -252,9 +268,10 @@ static void accept(void *self, pk_exchange *exchange, const pk_head *request, bo
         answer(call, 200, NULL);
     } else if (call->kind == REFUSE) {
         exchange->ops->reset(exchange, PK_RESET_REFUSED);
-    } else if (call->kind == STREAM) {
+    } else if (call->kind == STREAM || call->kind == EACH) {
         exchange->ops->start(exchange, 200, head, 1);
-        stream_on(call);
+        if (call->kind == STREAM)
+            stream_on(call);
     } else if (ended) {
         complete(call);
     }
@@ -284,5 +301,7 @@ void path_acceptor_answer(struct path_acceptor *acceptor)
         next = call->next;
         if (call->kind == LATER && !call->answered)
             answer(call, 200, call->body ? pk_buffer_ref(call->body) : NULL);
+        else if (call->kind == EACH)
+            stream_on(call);
     }
 }

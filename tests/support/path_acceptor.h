@@ -6,6 +6,7 @@
  *   /only         answers with a head that ends the stream
  *   /bytes/N      waits for the end, answers with N bytes and a trailer
  *   /stream/N/S   starts at once, writes N pieces of S bytes as there is room, then trailers
+ *   /each/N/S     the same, but writes a piece each time that path_acceptor_answer is called
  *   /early        answers at the head and reads nothing of the body
  *   /refuse       resets the stream at the head
  *   /stuck        keeps the body without ever giving credit, never answers
@@ -36,7 +37,7 @@ struct path_acceptor {
 
 void path_acceptor_init(struct path_acceptor *acceptor);
 
-/* Answers every open /later. */
+/* Answers every open /later, goes on with every open /each. */
 void path_acceptor_answer(struct path_acceptor *acceptor);
 
 #endif

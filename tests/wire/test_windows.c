@@ -478,6 +478,35 @@ Test(windows, that_never_open_delay_nobody)
     wire_close(&wire);
 }
 
+/* A stream that stood still once and was read since counts as one that never did. */
+Test(windows, that_were_shut_once_are_held_against_nobody)
+{
+    struct wire wire;
+    wire_open(&wire, PK_SERVER_OPTS(.connection_bytes = 1u << 20), false);
+    put_preface(&wire.out);
+    put_setting(&wire.out, SETTINGS_WINDOW, 0);
+    put_window(&wire.out, 0, 1u << 30);
+    put_request(&wire.out, 1, true, "/each/2/500000", NULL);
+    wire_run(&wire);
+    path_acceptor_answer(&wire.acceptor);
+    wire_ticks(&wire, 4);
+    put_window(&wire.out, 1, 500000);
+    wire_run(&wire);
+    cr_assert_eq(body_of(&wire.in, 1), 500000);
+    wire_ticks(&wire, 4);
+    path_acceptor_answer(&wire.acceptor);
+    put_request(&wire.out, 3, true, "/bytes/600000", NULL);
+    put_request(&wire.out, 5, true, "/echo", NULL);
+    wire_run(&wire);
+    cr_assert_eq(status_of(&wire.in, 5), 0, "it waits: both may still go on");
+    cr_assert_neq(reset_of(&wire.in, 1), 11);
+    put_window(&wire.out, 1, 500000);
+    wire_run(&wire);
+    cr_assert_eq(body_of(&wire.in, 1), 1000000);
+    cr_assert_eq(status_of(&wire.in, 5), 200);
+    wire_close(&wire);
+}
+
 /* Calls that are held back one after the other all come to their turn. */
 Test(windows, that_never_open_have_no_call_refused)
 {
