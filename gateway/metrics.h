@@ -14,6 +14,8 @@
 typedef struct gateway_metrics gateway_metrics;
 typedef struct gateway_route_metrics gateway_route_metrics;
 
+#define GATEWAY_NO_ROUTE "none" /* the name for calls without one; a prefix begins with "/" */
+
 /* NULL without memory. */
 gateway_metrics *gateway_metrics_new(void);
 gateway_metrics *gateway_metrics_free(gateway_metrics *metrics);

@@ -187,6 +187,8 @@ static const char *fill(gateway_setup *setup, const struct making *making)
             return wrong;
     }
     qsort(setup->routes, setup->route_count, sizeof *setup->routes, compare_routes);
+    if (!find_route(setup, "/"))
+        setup->strays = gateway_metrics_route(making->metrics, GATEWAY_NO_ROUTE);
     return NULL;
 }
 

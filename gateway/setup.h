@@ -35,7 +35,8 @@ typedef struct gateway_setup {
     gateway_forward_rules rules;
     gateway_route *routes; /* longer prefixes first */
     size_t route_count;
-    size_t users; /* calls, and the thread itself */
+    gateway_route_metrics *strays; /* calls without a route; NULL where every call has one */
+    size_t users;                  /* calls, and the thread itself */
 } gateway_setup;
 
 /*

@@ -45,7 +45,7 @@ struct gateway_worker {
 typedef struct visit {
     gateway_worker *worker;
     gateway_setup *setup;
-    gateway_route *route; /* NULL: there is none for it */
+    gateway_route_metrics *metrics; /* of its route */
     pk_call *call;
     const char *peer;
     gateway_tally tally;
@@ -68,8 +68,7 @@ static void call_ended(void *arg)
     gateway_worker *worker = v->worker;
     uint64_t took = pk_loop_now(worker->loop) - v->start;
     const char *protocol = pk_call_protocol(v->call);
-    if (v->route)
-        gateway_metrics_ended(v->route->metrics, protocol, &v->tally, took);
+    gateway_metrics_ended(v->metrics, protocol, &v->tally, took);
     const gateway_config *config = v->setup->config;
     if (config->access_log) {
         gateway_log_entry entry = {.peer = v->peer,
@@ -110,18 +109,19 @@ static pk_future handle_call(void *self, pk_call *call, pk_reader *in, pk_writer
     gateway_worker *worker = self;
     visit *v = pk_call_new(call, visit, .worker = worker, .setup = worker->setup, .call = call,
                            .start = pk_loop_now(worker->loop));
-    v->route = gateway_setup_route(worker->setup, pk_call_method(call));
+    gateway_route *route = gateway_setup_route(worker->setup, pk_call_method(call));
+    v->metrics = route ? route->metrics : v->setup->strays;
     if (worker->setup->config->access_log)
         note(v);
     if (pk_call_on_end(call, call_ended, v) < 0)
         return pk_failed(call, PK_RESOURCE_EXHAUSTED, "out of memory");
     v->setup->users++;
-    if (!v->route) {
+    gateway_metrics_started(v->metrics);
+    if (!route) {
         v->tally.code = PK_UNIMPLEMENTED;
         return pk_failed(call, PK_UNIMPLEMENTED, "no upstream for %.200s", pk_call_method(call));
     }
-    gateway_metrics_started(v->route->metrics);
-    return gateway_forward(&v->setup->rules, gateway_route_channel(v->route), call, in, out,
+    return gateway_forward(&v->setup->rules, gateway_route_channel(route), call, in, out,
                            &v->tally);
 }
 

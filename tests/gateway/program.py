@@ -143,7 +143,7 @@ def metrics(folder):
     """Prometheus' own parser reads the metrics, and they count what has passed."""
     upstream = Upstream(lambda stream: stream.reply(b'12345678'))
     gateway = Gateway(PROGRAM, f'--upstream=/a.B/={upstream.address}',
-                      '--upstream=127.0.0.1:1', '--admin=127.0.0.1:0')
+                      '--upstream=/other/=127.0.0.1:1', '--admin=127.0.0.1:0')
     before = samples_of(gateway)
     assert all(value == 0 for (name, _), value in before.items() if name.startswith('pekoe')), before
     web = gateway.connect()
@@ -153,11 +153,16 @@ def metrics(folder):
     after = samples_of(gateway)
     name = 'pekoe_gateway_calls_total'
     same(after[name, (('code', 'OK'), ('protocol', 'grpc-web'), ('route', '/a.B/'))], 3)
+    same(web.call(message(b''), path='/nowhere/X').grpc_status(), 12)
     same([v for (n, labels), v in after.items()
           if n == name and dict(labels)['protocol'] == 'grpc-web-text'], [1])
     route = ('route', '/a.B/')
     same(after['pekoe_gateway_messages_total', (('direction', 'sent'), route)], 3)
     same(after['pekoe_gateway_message_bytes_total', (('direction', 'received'), route)], 9)
+    none = ('route', 'none')
+    same(after[name, (('code', 'UNIMPLEMENTED'), ('protocol', 'grpc-web'), none)], 1)
+    same(after['pekoe_gateway_call_duration_seconds_count', (none,)], 1)
+    same(after['pekoe_gateway_calls_in_flight', (none,)], 0)
     same(after['pekoe_gateway_message_bytes_total', (('direction', 'sent'), route)], 24)
     same(after['pekoe_gateway_call_duration_seconds_count', (route,)], 3)
     same(after['pekoe_gateway_call_duration_seconds_bucket', (('le', '+Inf'), route)], 3)
