@@ -153,12 +153,13 @@ static int use_setup(gateway_worker *worker, gateway_setup *setup)
         .exposed = (const char *const *) config->cors_expose.items,
         .max_age_s = config->cors_max_age_ms / 1000 + (config->cors_max_age_ms % 1000 > 0),
     };
-    int r = pk_router_set_cors(router, config->cors_origins.count > 0 ? &worker->cors : NULL);
-    if (r < 0)
-        return r;
+    int r = 0;
     /* Without addresses with TLS a configuration has no certificates: theirs stay. */
     if (worker->bound_tls.count > 0 && config->credentials)
         r = pk_server_set_credentials(worker->server, NULL, config->credentials);
+    /* The last that can fail: the rules are the configuration's, which must not go from under them. */
+    if (r == 0)
+        r = pk_router_set_cors(router, config->cors_origins.count > 0 ? &worker->cors : NULL);
     if (r < 0)
         return r;
     bool has_files = config->static_dir && !worker->files_elsewhere;
