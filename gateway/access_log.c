@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +16,20 @@
 
 /* ---- The file ---- */
 
+/* `create` is O_CREAT or 0. A pipe is none that the gateway waits for. */
+static int open_to_append(const char *file, int create)
+{
+    const int flags = O_APPEND | O_CLOEXEC | O_NONBLOCK;
+    int fd = open(file, O_WRONLY | flags | create, 0640);
+    /* Nobody reads it yet: opened for both, it keeps what it has room for until somebody does. */
+    return fd < 0 && errno == ENXIO ? open(file, O_RDWR | flags) : fd;
+}
+
 static int open_file(const char *file)
 {
     if (file && strcmp(file, "-") == 0)
         return fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-    return open(file ? file : "/dev/null", O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+    return open_to_append(file ? file : "/dev/null", O_CREAT);
 }
 
 int gateway_access_log_open(gateway_access_log *log, const char *file)
@@ -45,12 +55,11 @@ int gateway_access_log_check(const char *file)
 {
     if (!file || strcmp(file, "-") == 0)
         return 0;
-    /* A pipe that nobody reads yet is one that can be opened: ENXIO. */
-    int fd = open(file, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK);
-    if (fd >= 0)
+    int fd = open_to_append(file, 0);
+    if (fd >= 0) {
         close(fd);
-    if (fd >= 0 || errno == ENXIO)
         return 0;
+    }
     if (errno != ENOENT)
         return PK_ERR_SYSTEM;
     /* It is made when the gateway starts, in a folder that has to be there. */
@@ -70,15 +79,24 @@ void gateway_access_log_close(gateway_access_log *log)
     log->fd = -1;
 }
 
+/* As many whole lines as a pipe takes in one piece or not at all; one line at least. */
+static size_t lines_for_one_write(const char *bytes, size_t length)
+{
+    const char *end = length > PIPE_BUF ? memrchr(bytes, '\n', PIPE_BUF) : NULL;
+    if (length > PIPE_BUF && !end)
+        end = memchr(bytes, '\n', length);
+    return end ? (size_t) (end + 1 - bytes) : length;
+}
+
 void gateway_access_log_flush(gateway_log_buffer *buffer)
 {
     const char *at = buffer->bytes;
     while (buffer->length > 0) {
-        ssize_t written = write(buffer->log->fd, at, buffer->length);
+        ssize_t written = write(buffer->log->fd, at, lines_for_one_write(at, buffer->length));
         if (written < 0 && errno == EINTR)
             continue;
         if (written <= 0)
-            break; /* a full disk costs lines, not calls */
+            break; /* a full disk, or a pipe that nobody reads, costs lines and not calls */
         at += written;
         buffer->length -= (size_t) written;
     }

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import select
 import signal
 import socket
 import ssl
@@ -55,8 +56,10 @@ def told(folder):
     code, _, err = tell('--check', '--upstream=a:1', '--listen-tls=:0', '--tls-cert=/nowhere',
                         '--tls-key=/nowhere')
     assert code == 2 and '/nowhere' in err, err
+    with socket.socket(socket.AF_UNIX) as unread:
+        unread.bind(str(folder / 'no.file'))
     for what in ('--static={}/none', '--static={}/wrong.conf', '--access-log={}/none/log',
-                 '--access-log={}', '--access-log='):
+                 '--access-log={}', '--access-log=', '--access-log={}/no.file'):
         argument = what.format(folder)
         code, _, err = tell('--check', '--upstream=a:1', argument)
         assert code == 2 and err, argument
@@ -150,19 +153,19 @@ def metrics(folder):
     for _ in range(3):
         web.call(message(b'abc'))
     web.call(message(b''), path='/other/X', content_type='application/grpc-web-text')
+    same(web.call(message(b''), path='/nowhere/X').grpc_status(), 12)
     after = samples_of(gateway)
     name = 'pekoe_gateway_calls_total'
     same(after[name, (('code', 'OK'), ('protocol', 'grpc-web'), ('route', '/a.B/'))], 3)
-    same(web.call(message(b''), path='/nowhere/X').grpc_status(), 12)
     same([v for (n, labels), v in after.items()
           if n == name and dict(labels)['protocol'] == 'grpc-web-text'], [1])
-    route = ('route', '/a.B/')
-    same(after['pekoe_gateway_messages_total', (('direction', 'sent'), route)], 3)
-    same(after['pekoe_gateway_message_bytes_total', (('direction', 'received'), route)], 9)
     none = ('route', 'none')
     same(after[name, (('code', 'UNIMPLEMENTED'), ('protocol', 'grpc-web'), none)], 1)
     same(after['pekoe_gateway_call_duration_seconds_count', (none,)], 1)
     same(after['pekoe_gateway_calls_in_flight', (none,)], 0)
+    route = ('route', '/a.B/')
+    same(after['pekoe_gateway_messages_total', (('direction', 'sent'), route)], 3)
+    same(after['pekoe_gateway_message_bytes_total', (('direction', 'received'), route)], 9)
     same(after['pekoe_gateway_message_bytes_total', (('direction', 'sent'), route)], 24)
     same(after['pekoe_gateway_call_duration_seconds_count', (route,)], 3)
     same(after['pekoe_gateway_call_duration_seconds_bucket', (('le', '+Inf'), route)], 3)
@@ -232,6 +235,46 @@ def log(folder):
          {'method': '/a.B/C', 'protocol': 'grpc-web', 'code': 0, 'status': 'OK',
           'received_bytes': 3, 'sent_messages': 1, 'agent': odd, 'traceparent': trace})
     same((second['code'], second['protocol']), (13, 'grpc-web-text'))
+    upstream.close()
+
+
+def log_into_a_pipe(folder):
+    """A pipe that nobody reads holds up neither the start, nor calls, nor a reload."""
+    upstream = Upstream(lambda stream: stream.reply(b'xy'))
+    pipe = folder / 'log.pipe'
+    os.mkfifo(pipe)
+    same(tell('--check', '--upstream=a:1', f'--access-log={pipe}')[0], 0)
+    gateway = Gateway(PROGRAM, f'--upstream={upstream.address}', f'--access-log={pipe}',
+                      '--access-log-format=json')
+    gateway.connect().call(message(b'abc'))
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+
+    def next_lines():
+        """What comes until nothing more does, as whole lines."""
+        got, limit = b'', time.monotonic() + peers.WAIT
+        while select.select([reader], [], [], 1)[0] or not got.endswith(b'\n'):
+            assert time.monotonic() < limit, got
+            got += os.read(reader, 65536)
+        return [json.loads(line) for line in got.splitlines()]
+    same([line['received_bytes'] for line in next_lines()], [3])
+    web = gateway.connect()
+    agent = 'a' * 500
+    for _ in range(300):  # more than a pipe holds
+        same(web.call(message(b''), ('x-user-agent', agent)).grpc_status(), 0)
+    gateway.reload()
+    same(web.call(message(b'')).grpc_status(), 0)
+    lines = next_lines()
+    assert 20 < len(lines) < 300, len(lines)
+    assert {line['agent'] for line in lines} <= {agent, ''}, lines
+    os.close(reader)  # who reads it may come and go
+    for _ in range(3):
+        same(web.call(message(b'')).grpc_status(), 0)
+        time.sleep(0.3)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    same(web.call(message(b'abcd')).grpc_status(), 0)
+    same(next_lines()[-1]['received_bytes'], 4)
+    os.close(reader)
+    same(gateway.stop(), 0)
     upstream.close()
 
 
@@ -587,7 +630,8 @@ def from_anywhere(folder):
 
 def main():
     with tempfile.TemporaryDirectory() as name:
-        return peers.run([told, address_in_use, files, files_elsewhere, metrics, log, routes,
+        return peers.run([told, address_in_use, files, files_elsewhere, metrics, log,
+                          log_into_a_pipe, routes,
                           in_turn, reload, reload_of_upstreams, certificates, fixed_keys, upstream_with_tls, threads,
                           graceful_end, signals_at_the_end, from_anywhere],
                          pathlib.Path(name))
