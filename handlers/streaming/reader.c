@@ -310,10 +310,19 @@ static int lend_frames(pk_reader *reader, const pk_body_message *message, const 
     return 0;
 }
 
-/* A failure of the stream itself ends the call: what follows in it cannot be understood. */
+/*
+ * A failure of the stream itself ends the call: what follows in it cannot be understood. While a
+ * client's interceptors have not said what that means the call is open, and reads may be asked for:
+ * they find nothing, neither in a chunk that is the transport's nor in what waited behind it.
+ */
 static void break_off(pk_reader *reader, const pk_status *status)
 {
-    reader->call->fail(reader->call, status);
+    pk_call *call = reader->call;
+    call->fail(call, status);
+    if (PK_UNLIKELY(pk_call_is_open(call))) {
+        pk_body_reader_let_go(&call->body);
+        reader->unread = pk_buffer_unref(reader->unread);
+    }
 }
 
 /* Decodes for a read. False: the call has ended. Once in line for each of the three that call it. */
@@ -400,13 +409,13 @@ static pk_future ask(pk_reader *reader, enum pk_reading asked)
     pk_body_message message;
     const void *value;
     int got = pk_body_reader_next_plainly(&call->body, &message);
-    if (PK_LIKELY(got > 0))
-        return decode(reader, &message, asked, &value) ? pk_done(value) : broken_off(call);
+    if (PK_LIKELY(got > 0) && PK_LIKELY(decode(reader, &message, asked, &value)))
+        return pk_done(value);
     if (got == 0 && !reader->unread && !reader->ended) {
         give_all_credit(reader);
         tell_held(reader);
     } else {
-        pk_future now = read_now(reader, asked);
+        pk_future now = got > 0 ? broken_off(call) : read_now(reader, asked);
         if (PK_LIKELY(now.state != PK_FUTURE_PENDING))
             return now;
     }

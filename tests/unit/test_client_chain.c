@@ -2,6 +2,8 @@
  * Interceptors that wait, and calls that end meanwhile; a client's beside retries, hedging and other
  * calls; and all of them without memory.
  */
+#include <pekoe/raw.h>
+
 #include "tests/support/counting_allocator.h"
 #include "tests/support/interceptor_kit.h"
 
@@ -40,6 +42,81 @@ TEST_BOTH(client_chain, the_reply_may_be_that_of_another_call)
     cr_assert_str_eq(text, "other");
     pk_channel_free(second.channel);
     client_kit_close(&other);
+    client_kit_close(&kit);
+}
+
+/* ---- What is no message, in a stream ---- */
+
+/* A reply, and in the same chunk something that is none, and another reply. */
+static pk_future answer_badly(void *self, pk_call *call, pk_reader *in, pk_writer *out)
+{
+    static const pk_raw_frames frames = {
+        PK_SLICE("\0\0\0\0\3\x0a\1a\0\0\0\0\1\xff\0\0\0\0\3\x0a\1b"), 3, false, NULL};
+    const pk_raw_frames behind_the_first = {
+        {frames.bytes.bytes + 8, frames.bytes.length - 8}, 2, false, NULL};
+    return pk_writer_write_frames(out, self ? &behind_the_first : &frames);
+}
+
+static struct client_kit open_bad_kit(const char *self)
+{
+    struct client_kit kit = {0};
+    const char *bound;
+    trace[0] = '\0';
+    last_code = PK_OK;
+    cr_assert_eq(pk_loop_new(&kit.loop, NULL), 0);
+    cr_assert_eq(pk_server_new(&kit.server, kit.loop, NULL), 0);
+    pk_router *router = pk_server_router(kit.server);
+    pk_router_set_raw(router, answer_badly, (void *) (uintptr_t) self);
+    if (in_process) {
+        cr_assert_eq(pk_channel_new_in_process(&kit.channel, router), 0);
+        return kit;
+    }
+    cr_assert_eq(pk_server_listen(kit.server, "127.0.0.1:0", &bound), 0);
+    cr_assert_eq(pk_channel_new(&kit.channel, kit.loop, bound, NULL), 0);
+    return kit;
+}
+
+TEST_BOTH(client_chain, a_read_that_finds_no_message_waits_for_what_they_say)
+{
+    struct client_kit kit = open_bad_kit(NULL);
+    on_client(&kit, around, "a");
+    pk_writer *out;
+    pk_reader *in = helloworld_greeter_stream_hellos(kit.channel, &out, NULL);
+    cr_assert_str_eq(read_one(&kit, in), "a");
+    cr_assert_null(read_one(&kit, in));
+    cr_assert_eq(last_code, PK_INTERNAL);
+    cr_assert_str_eq(trace, "a(!a");
+    pk_reader_unref(in);
+    pk_writer_unref(out);
+    client_kit_close(&kit);
+}
+
+static pk_future linger_over_failure(const pk_status *status, void *call)
+{
+    note("!");
+    return pk_sleep(pk_call_scope(call), 60000);
+}
+
+static pk_future lingers_over_failures(void *self, pk_call *call, pk_next *next)
+{
+    return pk_recover(pk_next_run(next), linger_over_failure, call);
+}
+
+TEST_BOTH(client_chain, nothing_is_read_behind_what_is_no_message)
+{
+    struct client_kit kit = open_bad_kit("");
+    on_client(&kit, lingers_over_failures, NULL);
+    pk_writer *out;
+    pk_reader *in = helloworld_greeter_stream_hellos(kit.channel, &out, NULL);
+    for (unsigned i = 0; i < 2; i++) {
+        pk_future read = pk_timeout(pk_loop_scope(kit.loop), pk_reader_read(in), 20);
+        const void *message = NULL;
+        last_code = pk_loop_run_until(kit.loop, read, &message).code;
+        cr_assert_eq(last_code, PK_DEADLINE_EXCEEDED, "%u", i);
+        cr_assert_str_eq(trace, "!");
+    }
+    pk_reader_unref(in);
+    pk_writer_unref(out);
     client_kit_close(&kit);
 }
 
