@@ -60,7 +60,12 @@ pk_future pk_call_encode(pk_call *call, const pk_message_type *type, const void 
         return pk_failed(call, PK_INTERNAL, "%s cannot be encoded", type->name);
     if (PK_UNLIKELY(call->encoding.codec != &pk_codec_bytes || call->client || call->kept))
         return copy_encoded(call, buffer);
-    /* Most likely it is the reply, which needs no other copy then: see unary.c's answer. */
+    /*
+     * Most likely it is the reply, which needs no other copy then: see unary.c's answer. Its prefix
+     * has room now, lest the bytes move when that is written, and be gone where they were.
+     */
+    if (PK_UNLIKELY(pk_buffer_room_before(buffer, PK_FRAME_PREFIX) < 0))
+        return copy_encoded(call, buffer);
     call->kept = buffer;
     call->packed = (pk_slice){buffer->start, pk_buffer_length(buffer)};
     return pk_done(&call->packed);

@@ -555,6 +555,46 @@ Test(unary, bytes_that_were_encoded_stay_as_they_are_beside_a_reply_that_is_amon
     cr_assert_eq(seen.ended, 3);
 }
 
+static const pk_slice *encoded_reply;
+
+/* As long as the request says, whatever room that leaves in front of it in its buffer. */
+static void look_at_encoded_reply(void *arg)
+{
+    const uint8_t *bytes = encoded_reply->bytes;
+    for (size_t i = 3; i < encoded_reply->length; i++)
+        cr_assert_eq(bytes[i], 'x');
+    seen.ended++;
+}
+
+static pk_future encode_long(void *self, pk_call *call, pk_slice request)
+{
+    size_t length = *(const size_t *) self;
+    char *text = pk_call_alloc(call, length + 1);
+    memset(text, 'x', length);
+    Helloworld__HelloReply reply = HELLOWORLD__HELLO_REPLY__INIT;
+    reply.message = text;
+    pk_future bytes = pk_call_encode(call, &helloworld_hello_reply_type, &reply);
+    cr_assert_eq(bytes.state, PK_FUTURE_DONE);
+    encoded_reply = bytes.pointer;
+    cr_assert_eq(pk_call_on_end(call, look_at_encoded_reply, NULL), 0);
+    return bytes;
+}
+
+Test(unary, bytes_that_were_encoded_stay_where_there_is_no_room_for_the_prefix)
+{
+    size_t length;
+    pk_router_free(router);
+    cr_assert_eq(pk_router_new(&router, loop, NULL), 0);
+    pk_router_set_generic(router, encode_long, &length);
+    for (length = 250; length < 1100; length++) {
+        pk_test_exchange *exchange = call("", NULL);
+        expect_status(exchange, "0", NULL);
+        cr_assert_eq(pk_test_exchange_body(exchange).length, 5 + 3 + length);
+        pk_test_exchange_free(exchange);
+    }
+    cr_assert_eq(seen.ended, 1100 - 250);
+}
+
 Test(unary, routers_compose_and_a_taken_path_is_refused_whole)
 {
     cr_assert_eq(helloworld_greeter_route(router, &greeter, NULL), PK_ERR_EXISTS);
