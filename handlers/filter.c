@@ -49,6 +49,9 @@ static const void *pass(struct filtering *filtering, const struct filter *first,
             pk_promise_drop(outcome, &wrong);
     }
     pk_call_leave(outer);
+    /* One may have ended the call: nothing passes then that would be sent behind its end. */
+    if (!filtering->refusal && !pk_call_is_open(call))
+        filtering->refusal = call->scope.cancelled ? call->scope.cancelled : &call->end_status;
     return filtering->refusal ? NULL : message;
 }
 

@@ -221,3 +221,70 @@ TEST_BOTH(filter, each_message_of_frames_is_seen)
         client_kit_close(&kit);
     }
 }
+
+/* Ends the call, and lets the message pass. */
+static pk_future raw_cancel(void *self, pk_call *call, const void *message)
+{
+    pk_call_cancel(call);
+    return pk_done(message);
+}
+
+static pk_future raw_cancels(void *self, pk_call *call, pk_next *next)
+{
+    cr_assert_eq(self ? pk_call_filter_reads(call, raw_cancel, NULL)
+                      : pk_call_filter_writes(call, raw_cancel, NULL),
+                 0);
+    return pk_next_run(next);
+}
+
+TEST_BOTH(filter, one_may_end_the_call)
+{
+    static const pk_raw_frames frames = {
+        {(const uint8_t *) "\0\0\0\0\1x\0\0\0\0\1y", 12}, 2, false, NULL};
+    for (unsigned i = 0; i < 8; i++) {
+        struct client_kit kit = open_kit();
+        pk_router_set_raw(pk_server_router(kit.server), i & 1 ? raw_pass_all : raw_echo, NULL);
+        if (i & 2)
+            on_server(&kit, raw_cancels, i & 4 ? "reads" : NULL);
+        else
+            on_client(&kit, raw_cancels, i & 4 ? "reads" : NULL);
+        for (unsigned again = 0; again < 2; again++) {
+            pk_writer *out;
+            pk_reader *in = pk_call_raw(kit.channel, "/a.B/C", NULL, &out, NULL);
+            const void *message;
+            pk_detach(i & 1 ? pk_writer_write_frames(out, &frames)
+                            : pk_writer_write(out, &(pk_raw_message){.bytes = PK_SLICE("x")}));
+            pk_future read = i & 1 ? pk_reader_read_frames(in) : pk_reader_read(in);
+            pk_status status = pk_loop_run_until(kit.loop, read, &message);
+            if (i == 4 || i == 5) /* the message of the read that ends the call comes through */
+                cr_assert(status.code == PK_OK || status.code == PK_CANCELLED, "%u", i);
+            else
+                cr_assert_eq(status.code, PK_CANCELLED, "%u: %d", i, status.code);
+            pk_reader_unref(in);
+            pk_writer_unref(out);
+        }
+        client_kit_close(&kit);
+    }
+}
+
+Test(filter, nothing_is_written_behind_the_end_that_one_has_made)
+{
+    for (unsigned i = 0; i < 4; i++) {
+        pk_loop *loop;
+        pk_router *router;
+        cr_assert_eq(pk_loop_new(&loop, NULL), 0);
+        cr_assert_eq(pk_router_new(&router, loop, NULL), 0);
+        cr_assert_eq(pk_router_intercept(router, raw_cancels, (void *) (i & 2 ? "reads" : NULL)),
+                     0);
+        pk_router_set_raw(router, i & 1 ? raw_pass_all : raw_echo, NULL);
+        pk_test_exchange *x = pk_test_exchange_new(
+            router, &(pk_test_request){.path = "/a.B/C", .content_type = "application/grpc"});
+        pk_test_exchange_send(x, "\0\0\0\0\1x\0\0\0\0\1y", 12);
+        cr_assert(pk_test_exchange_finished(x));
+        cr_assert_str_eq(pk_test_exchange_field(x, "grpc-status"), "1");
+        cr_assert_eq(pk_test_exchange_body(x).length, 0);
+        pk_test_exchange_free(x);
+        pk_router_free(router);
+        pk_loop_free(loop);
+    }
+}
