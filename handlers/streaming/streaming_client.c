@@ -103,6 +103,7 @@ static void has_room(pk_client_call *client)
 
 static struct pk_call no_call = {
     .state = PK_CALL_ENDED,
+    .path = "",
     .end_status = {PK_RESOURCE_EXHAUSTED, {(const uint8_t *) "out of memory", 13}, {NULL, 0}},
 };
 static struct pk_reader no_reader = {.call = &no_call};

@@ -304,6 +304,25 @@ static void fail_each_allocation(bool in_process_channel)
     cr_assert(!failed);
 }
 
+Test(client_call, a_stream_for_which_there_was_no_memory_can_be_asked_what_it_is)
+{
+    counting_allocator counts = {.fail_after = true};
+    struct client_kit one;
+    cr_assert_eq(pk_loop_new(&one.loop, PK_LOOP_OPTS(.allocator = COUNTING_ALLOCATOR(&counts))), 0);
+    cr_assert_eq(pk_server_new(&one.server, one.loop, NULL), 0);
+    cr_assert_eq(pk_channel_new_in_process(&one.channel, pk_server_router(one.server)), 0);
+    counts.fail_at = counts.requests + 1;
+    pk_writer *out;
+    pk_reader *in = helloworld_greeter_stream_hellos(one.channel, &out, NULL);
+    cr_assert_str_eq(pk_call_method(pk_reader_call(in)), "");
+    cr_assert_eq(pk_loop_run_until(one.loop, pk_reader_read(in), NULL).code, PK_RESOURCE_EXHAUSTED);
+    pk_reader_unref(in);
+    pk_writer_unref(out);
+    counts.fail_at = 0;
+    client_kit_close(&one);
+    cr_assert_eq(counts.blocks, 0);
+}
+
 Test(client_call, each_allocation_may_fail_without_a_socket)
 {
     fail_each_allocation(true);
