@@ -275,13 +275,17 @@ pk_future pk_timeout(pk_scope *scope, pk_future future, uint64_t milliseconds)
 struct waiting {
     struct ev_loop *ev; /* while libev runs: to be kept from blocking once there is an outcome */
     bool settled;
-    pk_future outcome;
+    const void *value;
+    pk_status status; /* what it lies in may go before the turn is over */
 };
 
 static void wait_over(pk_future outcome, void *arg)
 {
     struct waiting *waiting = arg;
-    waiting->outcome = outcome;
+    if (outcome.state == PK_FUTURE_FAILED)
+        waiting->status = *(const pk_status *) outcome.pointer;
+    else
+        waiting->value = outcome.pointer;
     waiting->settled = true;
     if (waiting->ev)
         ev_break(waiting->ev, EVBREAK_ONE);
@@ -333,9 +337,7 @@ pk_status pk_loop_run_until(pk_loop *loop, pk_future future, const void **ret_va
     } else if (promise) {
         pk_promise_consumed(promise);
     }
-    if (waiting.outcome.state == PK_FUTURE_FAILED)
-        return *(const pk_status *) waiting.outcome.pointer;
-    if (ret_value)
-        *ret_value = waiting.outcome.pointer;
-    return (pk_status){.code = PK_OK};
+    if (waiting.status.code == PK_OK && ret_value)
+        *ret_value = waiting.value;
+    return waiting.status;
 }

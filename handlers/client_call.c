@@ -276,6 +276,26 @@ void pk_client_close_writing(pk_client_call *client, const pk_status *status)
         client->style->wire_ended(client);
 }
 
+static void part(pk_ready *ready)
+{
+    pk_client_call *client =
+        (pk_client_call *) ((char *) ready - offsetof(pk_client_call, parting));
+    pk_scope_unpin(&client->call.scope);
+}
+
+/*
+ * Clean-up functions may give back all that the program has of the call, in the middle of one of its
+ * own reads: the memory stays until the loop is back at its queue.
+ */
+static __attribute__((noinline)) void run_end_entries(pk_client_call *client)
+{
+    pk_call *call = &client->call;
+    pk_scope_pin(&call->scope);
+    pk_call_run_end_entries(call);
+    client->parting = (pk_ready){.run = part, .scope = &call->loop->scope};
+    pk_loop_ready(call->loop, &client->parting);
+}
+
 void pk_client_end(pk_client_call *client, const pk_status *status)
 {
     pk_call *call = &client->call;
@@ -295,7 +315,8 @@ void pk_client_end(pk_client_call *client, const pk_status *status)
     pk_body_reader_done(&call->body);
     if (PK_UNLIKELY(call->children != NULL))
         pk_client_end_children(call, &call->end_status);
-    pk_call_run_end_entries(call);
+    if (PK_UNLIKELY(call->end_entries != NULL))
+        run_end_entries(client);
     if (PK_UNLIKELY(client->chain != NULL))
         pk_client_chain_end(client);
     pk_client_release_if_over(client);

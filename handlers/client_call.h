@@ -73,6 +73,7 @@ struct pk_client_call {
     const pk_call_credentials *credentials; /* its own, in the call; NULL: none */
     bool has_parent;                        /* which keeps the memory */
     pk_client_call *next_child;             /* of the parent, which holds a pin */
+    pk_ready parting;                       /* takes the pin of pk_client_end back */
 };
 
 /*

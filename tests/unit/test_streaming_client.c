@@ -2,6 +2,7 @@
  * Streaming calls of a client over a real connection: all messages in order, the status behind
  * them, flow control in both directions, half-close, and streams that are given up.
  */
+#include "handlers/call.h"
 #include "helloworld.pekoe.h"
 #include "tests/support/client_kit.h"
 
@@ -304,5 +305,29 @@ Test(streaming_client, a_writer_waits_for_room_before_and_after_the_connection)
     cr_assert_eq(pk_loop_run_until(kit.loop, reply, &value).code, PK_OK);
     cr_assert_str_eq(((const Helloworld__HelloReply *) value)->message, "1000");
     pk_writer_unref(out);
+    client_kit_close(&kit);
+}
+
+static void give_back(void *in)
+{
+    pk_reader_unref(in);
+    seen.read++;
+}
+
+/* By a read that finds the end at once, or waits for it. */
+TEST_BOTH(streaming_client, a_reader_may_be_given_back_when_its_call_ends)
+{
+    struct client_kit kit = open_kit();
+    for (unsigned waits = 0; waits < 2; waits++) {
+        pk_reader *in = ask_many(&kit, "1A", NULL);
+        cr_assert_eq(pk_call_on_end(pk_reader_call(in), give_back, in), 0);
+        if (!waits)
+            WAIT_UNTIL(&kit, seen.ended == 1 && !pk_reader_call(in)->exchange);
+        cr_assert_str_eq(read_one(&kit, in), "1A");
+        cr_assert_eq(seen.read, waits);
+        cr_assert_str_eq(read_one(&kit, in), "");
+        cr_assert_eq(seen.code, PK_ABORTED);
+        cr_assert_eq(seen.read, waits + 1);
+    }
     client_kit_close(&kit);
 }
