@@ -14,8 +14,10 @@ void pk_buffer_pool_init(pk_buffer_pool *pool, pk_memory *memory)
     *pool = (pk_buffer_pool){.memory = memory, .thread = &thread_mark};
 }
 
+/* What a kept buffer had in it is nobody's, as with kept blocks: see memory.h. */
 static void free_buffer(pk_buffer_pool *pool, pk_buffer *buffer)
 {
+    PK_MEMORY_ALLOW(buffer->memory, buffer->capacity);
     pk_memory_put(pool->memory, buffer->memory, buffer->capacity);
     pk_memory_put(pool->memory, buffer, sizeof *buffer);
 }
@@ -65,6 +67,7 @@ static __attribute__((noinline)) pk_buffer *make(pk_buffer_pool *pool, size_t si
 PK_INLINE pk_buffer *take(pk_buffer_pool *pool, pk_buffer **list)
 {
     pk_buffer *buffer = *list;
+    PK_MEMORY_ALLOW(buffer->memory, buffer->capacity);
     *list = buffer->next;
     pool->kept_bytes -= buffer->capacity;
     pool->lent++;
@@ -107,6 +110,7 @@ pk_buffer *pk_buffer_unref(pk_buffer *buffer)
         free_buffer(pool, buffer);
         return NULL;
     }
+    PK_MEMORY_FORBID(buffer->memory, buffer->capacity);
     pk_buffer **list = buffer->block ? &pool->blocks : &pool->kept;
     pool->kept_bytes += buffer->capacity;
     buffer->next = *list;
