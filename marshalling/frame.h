@@ -115,16 +115,16 @@ static inline bool pk_frame_reader_swallow(pk_frame_reader *reader, const uint8_
 }
 
 /*
- * Feed and next in one for a chunk that completes a short frame whose prefix has come, where all
- * before it was used up. True: *ret_payload is that frame's, as pk_frame_reader_next gives it, and
- * pk_frame_reader_flags are the flags. False: it is another chunk, and nothing has changed.
+ * Feed and next in one for a chunk that completes a short frame without flags whose prefix has come,
+ * where all before it was used up. True: *ret_payload is that frame's, as pk_frame_reader_next gives
+ * it. False: it is another chunk, and nothing has changed.
  */
 static inline bool pk_frame_reader_complete(pk_frame_reader *reader, const uint8_t *bytes,
                                             size_t length, pk_slice *ret_payload)
 {
     size_t begun = reader->begun, whole = PK_FRAME_PREFIX + (size_t) reader->length;
-    if (PK_UNLIKELY(begun < PK_FRAME_PREFIX || whole > PK_FRAME_SHORT || whole - begun > length ||
-                    reader->kept))
+    if (PK_UNLIKELY(begun < PK_FRAME_PREFIX || reader->beginning[0] != 0 ||
+                    whole > PK_FRAME_SHORT || whole - begun > length || reader->kept))
         return false;
     size_t missing = whole - begun;
     pk_pack_bytes(reader->beginning + whole, bytes, missing);

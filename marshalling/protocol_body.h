@@ -129,8 +129,7 @@ PK_NODISCARD static inline int pk_body_reader_feed_short(pk_body_reader *reader,
     if (pk_frame_reader_swallow(frames, bytes, length))
         return 0;
     pk_slice payload;
-    if (PK_UNLIKELY(pk_frame_reader_flags(frames) != 0 ||
-                    !pk_frame_reader_complete(frames, bytes, length, &payload)))
+    if (PK_UNLIKELY(!pk_frame_reader_complete(frames, bytes, length, &payload)))
         return PK_ERR_STATE;
     reader->messages++;
     *ret_message = (pk_body_message){payload, NULL, false, false};
