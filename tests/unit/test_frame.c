@@ -109,6 +109,92 @@ Test(frame, every_split_gives_the_same_frames, .init = set_up, .fini = tear_down
     }
 }
 
+/* What holds a chunk, and how long that is there. */
+enum holding {
+    BORROWED, /* by the holder, as long as the chunk is read */
+    KEPT,     /* the reader keeps what is left of it */
+    RETAINED, /* who reads takes references to what payloads lie in */
+    HOLDINGS,
+};
+
+/* Four frames: those above, and one that is not short. */
+static void lay_four(uint8_t *bytes, size_t *ret_length)
+{
+    memcpy(bytes, three, THREE_LENGTH);
+    pk_frame_write_prefix(bytes + THREE_LENGTH, 0, 70);
+    memset(bytes + THREE_LENGTH + PK_FRAME_PREFIX, 'l', 70);
+    *ret_length = THREE_LENGTH + PK_FRAME_PREFIX + 70;
+}
+
+struct retained {
+    pk_buffer *holder;
+    const uint8_t *bytes;
+    size_t length;
+};
+
+Test(frame, every_split_of_chunks_with_a_holder_gives_the_same_frames, .init = set_up,
+     .fini = tear_down, .timeout = 60)
+{
+    uint8_t bytes[200];
+    size_t length;
+    lay_four(bytes, &length);
+    for (unsigned how = 0; how < 3 * length * length; how++) {
+        enum holding holding = how / (length * length);
+        const size_t one = how / length % length, other = how % length;
+        if (other < one)
+            continue;
+        const size_t cuts[] = {0, one, other, length};
+        struct retained retained[4];
+        size_t count = 0, retained_count = 0;
+        for (size_t piece = 0; piece < 3; piece++) {
+            size_t size = cuts[piece + 1] - cuts[piece];
+            pk_buffer *chunk = pk_buffer_get(&pool);
+            cr_assert(chunk && pk_buffer_prepend(chunk, bytes + cuts[piece], size) == 0);
+            cr_assert_eq(pk_frame_reader_feed(&reader, chunk->start, size, chunk), 0);
+            uint8_t *start = chunk->start;
+            pk_frame frame;
+            int r;
+            if (holding == KEPT) {
+                cr_assert_eq(pk_frame_reader_keep(&reader), 0);
+                if (size == 0 || chunk->references == 1)
+                    memset(start, 0xee, size);
+                pk_buffer_unref(chunk);
+            }
+            while ((r = pk_frame_reader_next(&reader, &frame)) == 1) {
+                if (count < 3)
+                    check_frame(count, &frame);
+                cr_assert_eq(frame.payload.length, count == 3 ? 70 : frame.payload.length);
+                bool in_chunk = frame.payload.bytes >= start && frame.payload.bytes <= start + size;
+                cr_assert(!in_chunk || frame.holder == chunk);
+                cr_assert_eq(frame.gathered, frame.holder && frame.holder != chunk);
+                if (holding == RETAINED && frame.holder)
+                    retained[retained_count++] = (struct retained){
+                        pk_buffer_ref(frame.holder), frame.payload.bytes, frame.payload.length};
+                count++;
+            }
+            cr_assert_eq(r, 0);
+            if (holding != KEPT) {
+                if (chunk->references == 1)
+                    memset(start, 0xee, size);
+                pk_buffer_unref(chunk);
+            }
+        }
+        cr_assert_eq(count, 4, "%u: cut at %zu and %zu", (unsigned) holding, one, other);
+        cr_assert_not(pk_frame_reader_inside(&reader));
+        for (size_t i = 0; i < retained_count; i++) {
+            for (size_t j = 0; j < retained[i].length; j++)
+                cr_assert_eq(retained[i].bytes[j], retained[i].length == 70   ? 'l'
+                                                   : retained[i].length == 40 ? 'x'
+                                                                              : "abc"[j]);
+            pk_buffer_unref(retained[i].holder);
+        }
+        feed("", 0); /* lets go of the last chunk */
+        pk_frame none;
+        cr_assert_eq(pk_frame_reader_next(&reader, &none), 0);
+        cr_assert_eq(pool.lent, 0);
+    }
+}
+
 /* The longest that is put together in the reader, and the shortest that is not. */
 Test(frame, short_frames_take_no_buffer, .init = set_up, .fini = tear_down)
 {

@@ -387,6 +387,59 @@ Test(reader, a_pending_read_hears_how_the_call_ended)
     }
 }
 
+/* The call ends by its own step, with the rest of the chunk there. */
+static pk_future cancel_behind(const void *value, void *arg)
+{
+    struct probe *p = arg;
+    note(p, ((const Helloworld__HelloRequest *) value)->name);
+    pk_call_cancel(p->call);
+    return pk_done(NULL);
+}
+
+static pk_future cancel_at_first(void *self, pk_call *call, pk_reader *in, pk_writer *out)
+{
+    struct probe *p = self;
+    p->call = call;
+    return pk_recover(pk_reader_each(in, cancel_behind, p), failed, p);
+}
+
+Test(reader, a_call_may_end_while_a_message_is_put_together)
+{
+    static const helloworld_greeter_impl impls[] = {{.stream_hellos = log_all},
+                                                    {.stream_hellos = cancel_at_first}};
+    static const char *const statuses[] = {"none", "4", "1"};
+    uint8_t bytes[128];
+    size_t first = kit_frame(bytes, "one"), length = first + kit_frame(bytes + first, "second");
+    for (int how = 0; how < 3; how++) {
+        for (size_t cut = first; cut < length; cut++) {
+            for (size_t begun = 0; begun <= first; begun++) {
+                kit k;
+                struct probe p = {0};
+                kit_open(&k, &impls[how == 2], &p);
+                pk_test_clock_freeze(k.loop);
+                const char *const fields[] = {"grpc-timeout", "100m", NULL};
+                pk_test_exchange *x = kit_call_with(&k, HELLOS, fields);
+                pk_test_exchange_send(x, bytes, begun);
+                pk_test_exchange_send(x, bytes + begun, cut - begun);
+                if (how == 0)
+                    pk_test_exchange_cancel(x);
+                else if (how == 1)
+                    pk_test_clock_advance(k.loop, 100);
+                pk_loop_end_turn(k.loop);
+                cr_assert_str_eq(kit_status(x), statuses[how], "%d at %zu", how, cut);
+                cr_assert(how == 2 || strcmp(p.log, "one") == 0, "%s", p.log);
+                /* What comes behind the end of a call is not delivered. */
+                bool ended_early = how == 2 && begun == first;
+                cr_assert_eq(pk_test_exchange_consumed(x), ended_early ? begun : cut);
+                if (how > 0)
+                    pk_test_exchange_send(x, bytes + cut, length - cut);
+                pk_test_exchange_free(x);
+                kit_close(&k);
+            }
+        }
+    }
+}
+
 /* ---- The plain loop ---- */
 
 static pk_future refuse_b(const void *value, void *arg)

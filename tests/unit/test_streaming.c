@@ -492,3 +492,80 @@ Test(streaming, each_allocation_may_fail, .timeout = 60)
         }
     }
 }
+
+/* Reads by steps, so that each message that is waited for has a promise, which is made anew. */
+static pk_future echo_next(const void *value, void *arg);
+
+static pk_future read_next(const void *unused, void *arg)
+{
+    struct duplex *d = arg;
+    return pk_then(pk_reader_read(d->in), echo_next, d);
+}
+
+static pk_future echo_next(const void *value, void *arg)
+{
+    return value ? pk_then(echo(value, arg), read_next, arg) : pk_done(NULL);
+}
+
+static pk_future echoing_by_steps(void *self, pk_call *call, pk_reader *in, pk_writer *out)
+{
+    struct duplex *d = self;
+    d->in = in;
+    d->out = out;
+    return read_next(NULL, d);
+}
+
+/*
+ * Short messages that are put together in the reader, some of them with the one before and the one
+ * behind in their chunk, read on while the chunk is there; a response that waits for room each time.
+ */
+Test(streaming, each_allocation_may_fail_where_messages_are_cut, .timeout = 60)
+{
+    static const helloworld_greeter_impl impls[] = {{.stream_hellos = echoing},
+                                                    {.stream_hellos = take_all},
+                                                    {.stream_hellos = echoing_by_steps}};
+    static const size_t pieces[] = {3, 7, 17, 40, 150};
+    uint8_t bytes[1024];
+    char long_name[100];
+    memset(long_name, 'n', sizeof long_name - 1);
+    long_name[sizeof long_name - 1] = '\0';
+    size_t length = 0;
+    for (unsigned i = 0; i < 12; i++)
+        length += kit_frame(bytes + length, i % 6 == 4 ? long_name : "short");
+    for (size_t way = 0; way < 3 * 5 * 2; way++) {
+        size_t piece = pieces[way / 3 % 5];
+        bool waits = way / 15 > 0, failed = true;
+        for (size_t fail_at = 1; failed; fail_at++) {
+            for (unsigned lasts = 0; lasts < 2; lasts++) {
+                kit k;
+                struct duplex d = {0};
+                kit_open(&k, &impls[way % 3], &d);
+                k.counts.fail_after = lasts;
+                k.counts.fail_at = k.counts.requests + fail_at;
+                pk_test_exchange *x = pk_test_exchange_new(
+                    k.router,
+                    &(pk_test_request){.path = HELLOS, .content_type = "application/grpc"});
+                for (size_t at = 0; x && at < length; at += piece) {
+                    if (waits)
+                        pk_test_exchange_set_room(x, 1);
+                    pk_test_exchange_send(x, bytes + at, at + piece < length ? piece : length - at);
+                    if (waits)
+                        pk_test_exchange_set_room(x, SIZE_MAX);
+                }
+                if (x)
+                    pk_test_exchange_end(x);
+                failed = k.counts.requests >= k.counts.fail_at;
+                k.counts.fail_at = 0;
+                if (x) {
+                    const char *status = kit_status(x);
+                    cr_assert(!pk_test_exchange_finished(x) || strcmp(status, "8") == 0 ||
+                                  strcmp(status, "0") == 0,
+                              "%s at %zu", status, fail_at);
+                    cr_assert(failed || strcmp(status, "0") == 0, "%s", status);
+                }
+                pk_test_exchange_free(x);
+                kit_close(&k);
+            }
+        }
+    }
+}
