@@ -7,6 +7,7 @@
  * transport's buffer, since a small piece must not pin a large one.
  */
 #include "core/status.h"
+#include "handlers/client_call.h"
 #include "handlers/filter.h"
 #include "handlers/streaming/stream.h"
 #include "marshalling/protocol_frames.h"
@@ -387,7 +388,9 @@ static pk_future read_now(pk_reader *reader, enum pk_reading asked)
         tell_held(reader);
         if (!reader->ended)
             return (pk_future){.state = PK_FUTURE_PENDING};
-        got = pk_body_reader_end(&call->body);
+        /* A server that says why it ended need not have come to the end of a message. */
+        bool failed = call->client && call->client->status.code != PK_OK;
+        got = failed ? 0 : pk_body_reader_end(&call->body);
         if (PK_LIKELY(got == 0))
             return call->client ? pk_stream_outcome(call) : pk_done(NULL);
     }

@@ -194,13 +194,14 @@ def cut_request(bench):
 
 
 def cut_response(bench):
-    """A response that ends inside a message is INTERNAL."""
-    def script(stream):
-        stream.send_headers()
-        stream.send(message(b'abc')[:-1])
-        stream.send_trailers(('grpc-status', '0'))
-    bench.script(script)
-    assert bench.connect().call(message(b'')).grpc_status() == 13
+    """A response that ends inside a message is INTERNAL, unless its status says why."""
+    for status, told in (('0', 13), ('8', 8)):
+        def script(stream, status=status):
+            stream.send_headers()
+            stream.send(message(b'abc')[:-1])
+            stream.send_trailers(('grpc-status', status))
+        bench.script(script)
+        assert bench.connect().call(message(b'')).grpc_status() == told
 
 
 def content_length(bench):
