@@ -184,6 +184,9 @@ void pk_client_end_with(pk_client_call *client, const pk_status *status, const p
 /* The pause is over, and the last exchange has closed. */
 void pk_client_repeat(pk_timer *pause);
 
+/* The call's own method row: its path, copied, and no types. What is no path spoils the call. */
+void pk_client_set_path(pk_client_call *client, pk_style style, const char *path);
+
 /* Marks a call as failed before it was started. */
 void pk_client_spoil(pk_client_call *client, const pk_status *status);
 

@@ -268,6 +268,34 @@ pk_client_call *pk_client_call_new(pk_channel *channel, const pk_method *method,
     return client;
 }
 
+/*
+ * Whether it may stand in :path (RFC 9113 section 8.3.1, RFC 3986). Proxies pass on what a caller has
+ * sent, and a server may end the connection, with the calls of others, for a head that is malformed.
+ */
+static bool is_path(const char *path)
+{
+    if (*path != '/')
+        return false;
+    for (; *path; path++)
+        if (*path <= ' ' || *path >= 0x7f || *path == '#')
+            return false;
+    return true;
+}
+
+void pk_client_set_path(pk_client_call *client, pk_style style, const char *path)
+{
+    pk_call *call = &client->call;
+    pk_method *method = pk_arena_zeroed(&call->scope.arena, sizeof *method);
+    method->style = style;
+    method->path_length = strlen(path);
+    method->path = call->path = pk_arena_copy(&call->scope.arena, path, method->path_length);
+    call->method = method;
+    pk_client_configure(client, path);
+    if (!is_path(path))
+        pk_client_spoil(
+            client, &PK_STATUS(PK_INTERNAL, "the path of a call is not /package.Service/Method"));
+}
+
 void pk_client_start(pk_client_call *client)
 {
     static const pk_status freed = {PK_UNAVAILABLE, PK_SLICE("the channel was freed"), {NULL, 0}};

@@ -8,8 +8,6 @@
 #include "handlers/reply.h"
 #include "handlers/streaming/stream.h"
 
-#include <string.h>
-
 /* ---- The end ---- */
 
 static void settle_wait(struct pk_stream_wait *wait, const pk_status *status)
@@ -221,20 +219,6 @@ pk_future pk_call_client_streaming(pk_channel *channel, const pk_method *method,
 
 /* ---- Raw calls ---- */
 
-/* The call's own method row: its path and no types. */
-static void set_path(pk_client_call *client, const char *path)
-{
-    pk_call *call = &client->call;
-    pk_method *method = pk_arena_zeroed(&call->scope.arena, sizeof *method);
-    method->style = PK_BIDI_STREAMING;
-    method->path_length = strlen(path);
-    method->path = call->path = pk_arena_copy(&call->scope.arena, path, method->path_length);
-    call->method = method;
-    pk_client_configure(client, path);
-    if (path[0] != '/' || strpbrk(path, " \t\r\n"))
-        pk_client_spoil(client, &PK_STATUS(PK_INTERNAL, "the path of a call starts with /"));
-}
-
 /* What pekoe itself knows of compression is not told. */
 static void set_encodings(pk_client_call *client, const pk_encodings *encodings)
 {
@@ -270,7 +254,7 @@ pk_reader *pk_call_raw(pk_channel *channel, const char *path, const pk_encodings
     if (PK_UNLIKELY(!client))
         return &no_reader;
     pk_reader *reader = lend_reader(client);
-    set_path(client, path);
+    pk_client_set_path(client, PK_BIDI_STREAMING, path);
     set_encodings(client, encodings);
     if (PK_UNLIKELY(channel->interceptions != NULL) && pk_client_chain_new(client, NULL))
         pk_client_chain_stream(client);

@@ -6,8 +6,6 @@
 #include "handlers/client_chain.h"
 #include "handlers/reply.h"
 
-#include <string.h>
-
 static const pk_exchange_events events = {
     .on_head = pk_client_on_head,
     .on_data = pk_reply_data,
@@ -55,13 +53,6 @@ pk_future pk_call_generic(pk_channel *channel, const char *path, pk_slice reques
     pk_client_call *client = pk_client_call_new(channel, &any, &style, opts);
     if (!client)
         return pk_promise_future(NULL);
-    pk_call *call = &client->call;
-    pk_method *method = pk_arena_zeroed(&call->scope.arena, sizeof *method);
-    method->path_length = strlen(path);
-    method->path = call->path = pk_arena_copy(&call->scope.arena, path, method->path_length);
-    call->method = method;
-    pk_client_configure(client, path);
-    if (path[0] != '/' || strpbrk(path, " \t\r\n"))
-        pk_client_spoil(client, &PK_STATUS(PK_INTERNAL, "the path of a call starts with /"));
+    pk_client_set_path(client, PK_UNARY, path);
     return channel->interceptions ? ask_first(client, &request) : start(client, &request);
 }

@@ -240,6 +240,13 @@ def log(folder):
 
 def log_into_a_pipe(folder):
     """A pipe that nobody reads holds up neither the start, nor calls, nor a reload."""
+    seen = upstream.streams.qsize()
+    for path in ('/a.B/C#d', '/a.B/\xe9'):  # the upstream may find fault with the connection
+        with socket.create_connection(gateway.address.rsplit(':', 1)) as sock:
+            h2_call(sock, path)
+            line = lines_of(file, 3 + path.endswith('\xe9'))[-1]
+        assert ' INTERNAL ' in line, line
+    same(upstream.streams.qsize(), seen)
     upstream = Upstream(lambda stream: stream.reply(b'xy'))
     pipe = folder / 'log.pipe'
     os.mkfifo(pipe)

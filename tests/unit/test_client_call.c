@@ -214,8 +214,11 @@ Test(client_call, raw_bytes_go_to_any_path)
     cr_assert_eq(memcmp(reply->bytes, "\x0a\x0aHello, Bob", 12), 0);
     future = pk_call_generic(client, "/a.B/C", request, NULL);
     cr_assert_eq(pk_loop_run_until(kit.loop, future, NULL).code, PK_UNIMPLEMENTED);
-    future = pk_call_generic(client, "no path", request, NULL);
-    cr_assert_eq(pk_loop_run_until(kit.loop, future, NULL).code, PK_INTERNAL);
+    static const char *const bad[] = {"no path", "", "/a.B/C D", "/a.B/C#D", "/a.B/\xff"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        future = pk_call_generic(client, bad[i], request, NULL);
+        cr_assert_eq(pk_loop_run_until(kit.loop, future, NULL).code, PK_INTERNAL, "%s", bad[i]);
+    }
     close_all();
 }
 

@@ -155,11 +155,14 @@ TEST_BOTH(raw, what_cannot_be_a_call_fails)
     struct client_kit kit;
     open_kit(&kit);
     const pk_encodings bad = {.message = PK_SLICE("g\nzip")};
+    static const char *const paths[] = {
+        "/any.Service/Method", "no path",  "", "/any.Service/Meth od", "/any.Service/M#d",
+        "/any.Service/M\xc3",  "/any\x7f",
+    };
     pk_writer *out;
     pk_code code;
-    for (unsigned i = 0; i < 2; i++) {
-        pk_reader *in = pk_call_raw(kit.channel, i ? "/any.Service/Method" : "no path",
-                                    i ? &bad : NULL, &out, NULL);
+    for (unsigned i = 0; i < sizeof paths / sizeof *paths; i++) {
+        pk_reader *in = pk_call_raw(kit.channel, paths[i], i ? NULL : &bad, &out, NULL);
         cr_assert_null(read_raw(&kit, in, &code));
         cr_assert_eq(code, PK_INTERNAL);
         pk_reader_unref(in);
