@@ -70,6 +70,9 @@ static bool decode_path(pk_slice target, char path[PATH_BYTES])
     size_t length = 0;
     for (size_t i = 0; i < target.length && target.bytes[i] != '?'; i++) {
         uint8_t c = target.bytes[i];
+        /* HTTP/2 carries such bytes, but in a path they stand percent-encoded (RFC 3986). */
+        if (c <= ' ' || c >= 0x7f || c == '#')
+            return false;
         if (c == '%') {
             int high = i + 2 < target.length ? digit_of(target.bytes[i + 1]) : -1;
             int low = high < 0 ? -1 : digit_of(target.bytes[i + 2]);

@@ -19,6 +19,7 @@ import time
 
 import h2.config
 import h2.connection
+import h2.events
 from prometheus_client.parser import text_string_to_metric_families
 
 import peers
@@ -114,7 +115,27 @@ def files(folder):
     for path in ('/%00', '/%', '/%zz', '/a%5cb', '/' + 'a' * 3000):
         same((path, web.get(path).status), (path, 400))
     same(web.get('/', method='DELETE').status, 405)
+    (page / 'a#b').write_text('x')
+    (page / '\xe9').write_text('x')
+    same((web.get('/a%23b').status, web.get('/%C3%A9').status), (200, 200))
+    for path in ('/a#b', '/\xe9', '/sub/a b.js'):  # HTTP/1.1 has no request line for these
+        same((path, h2_status(gateway, path)), (path, '400'))
     same(gateway.stop(), 0)
+
+
+def h2_status(gateway, path):
+    """Of a GET over HTTP/2, which sends any path."""
+    connection = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding='utf-8'))
+    connection.initiate_connection()
+    connection.send_headers(1, [(':method', 'GET'), (':scheme', 'http'), (':authority', 'a'),
+                                (':path', path)], end_stream=True)
+    with socket.create_connection(gateway.address.rsplit(':', 1), timeout=peers.WAIT) as sock:
+        sock.sendall(connection.data_to_send())
+        while data := sock.recv(65536):
+            for event in connection.receive_data(data):
+                if isinstance(event, h2.events.ResponseReceived):
+                    return dict(event.headers)[':status']
+    return None
 
 
 def files_elsewhere(folder):
@@ -219,6 +240,13 @@ def log(folder):
         h2_call(sock, '/a.B/C OK 1ms')
         line = lines_of(file, 2)[1]
     assert ' grpc /a.B/C\\x20OK\\x201ms INTERNAL ' in line, line
+    seen = upstream.streams.qsize()
+    for path in ('/a.B/C#d', '/a.B/\xe9'):  # the upstream may find fault with the connection
+        with socket.create_connection(gateway.address.rsplit(':', 1)) as sock:
+            h2_call(sock, path)
+            line = lines_of(file, 3 + path.endswith('\xe9'))[-1]
+        assert ' INTERNAL ' in line, line
+    same(upstream.streams.qsize(), seen)
     same(gateway.stop(), 0)
     same(tell('--upstream=a:1', '--listen=127.0.0.1:0', f'--access-log={folder}/no/where')[0], 1)
 
@@ -240,13 +268,6 @@ def log(folder):
 
 def log_into_a_pipe(folder):
     """A pipe that nobody reads holds up neither the start, nor calls, nor a reload."""
-    seen = upstream.streams.qsize()
-    for path in ('/a.B/C#d', '/a.B/\xe9'):  # the upstream may find fault with the connection
-        with socket.create_connection(gateway.address.rsplit(':', 1)) as sock:
-            h2_call(sock, path)
-            line = lines_of(file, 3 + path.endswith('\xe9'))[-1]
-        assert ' INTERNAL ' in line, line
-    same(upstream.streams.qsize(), seen)
     upstream = Upstream(lambda stream: stream.reply(b'xy'))
     pipe = folder / 'log.pipe'
     os.mkfifo(pipe)
