@@ -27,11 +27,24 @@ static int fail_with(int fd, int error)
 
 /* ---- Text of addresses ---- */
 
+/* One of IPv4 that a socket for both versions has in the form of IPv6 ("::ffff:1.2.3.4"). */
+static void unmap(struct sockaddr_storage *address)
+{
+    const struct sockaddr_in6 *mapped = (const struct sockaddr_in6 *) address;
+    struct sockaddr_in plain = {.sin_family = AF_INET};
+    if (address->ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&mapped->sin6_addr))
+        return;
+    plain.sin_port = mapped->sin6_port;
+    memcpy(&plain.sin_addr, &mapped->sin6_addr.s6_addr[12], sizeof plain.sin_addr);
+    memcpy(address, &plain, sizeof plain);
+}
+
 /* "1.2.3.4:80" or "[::1]:80", after `prefix4` or `prefix6`. */
-static void print_address(const struct sockaddr_storage *address, const char *prefix4,
+static void print_address(struct sockaddr_storage *address, const char *prefix4,
                           const char *prefix6, char ret_text[PK_ADDRESS_TEXT])
 {
     char host[INET6_ADDRSTRLEN + 32], port[8];
+    unmap(address);
     socklen_t length =
         address->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
     if (getnameinfo((const struct sockaddr *) address, length, host, sizeof host, port, sizeof port,

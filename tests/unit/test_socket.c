@@ -18,7 +18,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* A client connected to a bound address, blocking. */
+/* A client connected to a bound address, blocking; to any address: over IPv4. */
 static int connect_to(const char *bound)
 {
     struct sockaddr_storage address = {0};
@@ -28,7 +28,7 @@ static int connect_to(const char *bound)
         path->sun_family = AF_UNIX;
         strcpy(path->sun_path, bound + 5);
         length = sizeof *path;
-    } else if (bound[0] == '[') {
+    } else if (bound[0] == '[' && strncmp(bound, "[::]", 4) != 0) {
         struct sockaddr_in6 *v6 = (struct sockaddr_in6 *) &address;
         v6->sin6_family = AF_INET6;
         v6->sin6_addr = in6addr_loopback;
@@ -75,6 +75,7 @@ Test(socket, listens_and_tells_where)
         {"127.0.0.1:0", "127.0.0.1:", "ipv4:127.0.0.1:"},
         {"localhost:0", "", "ipv"},
         {"[::1]:0", "[::1]:", "ipv6:[::1]:"},
+        {":0", "", "ipv4:127.0.0.1:"}, /* of both versions, where there are two */
         {path, path, "unix:"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
