@@ -31,7 +31,7 @@ static bool keep_of_response(void *self, pk_slice name)
     return gateway_response_header_goes_on(&p->rules->headers, name);
 }
 
-/* The caller's address without scheme and port: "127.0.0.1", "[::1]", "unix". */
+/* The caller's address without scheme, port and brackets: "127.0.0.1", "::1", "unix". */
 static const char *address_of(pk_call *call)
 {
     const char *peer = pk_call_peer(call);
@@ -41,6 +41,10 @@ static const char *address_of(pk_call *call)
     const char *end = strrchr(peer, ':');
     if (!start || end <= start)
         return peer;
+    if (start[1] == '[' && end[-1] == ']') {
+        start++;
+        end--;
+    }
     return pk_call_copy(call, start + 1, (size_t) (end - start - 1));
 }
 

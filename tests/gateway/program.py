@@ -644,7 +644,7 @@ def from_anywhere(folder):
     upstream = Upstream(lambda stream: stream.reply(b''))
     gateway = Gateway(PROGRAM, f'--upstream={upstream.address}', '--forwarded-for',
                       '--forward-header=Cookie', '--drop-header=x-secret', '--authority=inner.test',
-                      '--timeout=5s')
+                      '--timeout=5s', '--listen=:0')
     gateway.connect().call(message(b''), ('cookie', 'a=b'), ('x-secret', '1'),
                            ('x-forwarded-for', '10.1.1.1'))
     stream = upstream.next_stream()
@@ -652,6 +652,11 @@ def from_anywhere(folder):
     same((stream.header('cookie'), stream.header('x-secret')), (['a=b'], []))
     same(stream.header(':authority'), ['inner.test'])
     assert stream.header('grpc-timeout'), stream.headers
+    gateway.read_places(1)  # every interface, and so both versions
+    port = gateway.places['listening'].rsplit(':', 1)[1]
+    for address in ('127.0.0.1', '::1'):
+        Web(f'{address}:{port}').call(message(b''))
+        same(upstream.next_stream().header('x-forwarded-for'), [address])
     same(gateway.stop(), 0)
     upstream.close()
 
