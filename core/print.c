@@ -120,7 +120,8 @@ static __attribute__((noinline)) bool convert(struct sink *sink, const char **fo
     return true;
 }
 
-static int print_any(char *out, size_t room, const char *format, va_list arguments_in)
+static PK_PRINTF(3, 0) int print_any(char *out, size_t room, const char *format,
+                                     va_list arguments_in)
 {
     struct sink sink = {out, room, 0};
     struct pk_print_arguments arguments;
