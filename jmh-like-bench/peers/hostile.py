@@ -30,13 +30,13 @@ class Hostile:
     def __init__(self, port, kind, count):
         self.process = None
         if count:
-            # Where this run has real-time priority they have the best below it, or they would starve
-            # the load beside them; else they compete with it as equals.
+            # They have what the load and the upstream leave of their processor: it is the server's
+            # processor that they are to harm. Below real-time priority everything else comes first.
             real_time = os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR)
+            policy = ['nice', '-n', '-20', 'chrt', '--other'] if real_time else ['chrt', '--idle']
             self.process = subprocess.Popen(
-                ['nice', '-n', '-20' if real_time else '0', 'chrt', '--other', '0',
-                 'taskset', '-c', '1', sys.executable, ROOT / 'tests/interop/hostile.py',
-                 f'127.0.0.1:{port}', kind, str(count)],
+                [*policy, '0', 'taskset', '-c', '1', sys.executable,
+                 ROOT / 'tests/interop/hostile.py', f'127.0.0.1:{port}', kind, str(count)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             if self.process.stdout.readline() != 'ready\n':
                 sys.exit(f'{kind}: the hostile clients did not begin')
