@@ -343,7 +343,7 @@ static void on_closed(pk_exchange *exchange)
     attempt->replay = false;
     client->hedges->open--;
     pk_scope_pin(&client->call.scope);
-    if (!replay)
+    if (!replay || client->channel->freed)
         failed(attempt, &lost, NULL); /* unless it has */
     else if (pk_call_is_open(&client->call) && !client->hedges->settled)
         open_attempt(attempt);

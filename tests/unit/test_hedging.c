@@ -153,6 +153,17 @@ Test(hedging, a_channel_may_be_freed_amid_attempts)
     }
 }
 
+/* An attempt that has not left yet would be sent again by another connection: there is none. */
+Test(hedging, a_channel_may_be_freed_before_an_attempt_has_left)
+{
+    struct client_kit kit = open_kit(PK_CHANNEL_OPTS(HEDGED), 0);
+    cr_assert_eq(pk_loop_run_until(kit.loop, greet(&kit, NULL), NULL).code, PK_OK);
+    pk_future reply_later = greet(&kit, PK_CALL_OPTS(.timeout_ms = 2000));
+    kit.channel = pk_channel_free(kit.channel);
+    cr_assert_eq(pk_loop_run_until(kit.loop, reply_later, NULL).code, PK_UNAVAILABLE);
+    client_kit_close(&kit);
+}
+
 Test(hedging, a_server_may_end_amid_attempts)
 {
     struct client_kit kit =
