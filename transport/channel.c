@@ -134,13 +134,24 @@ static void set_failed(socket_channel *channel)
     pk_channel_unref(&channel->base);
 }
 
+/*
+ * What its subchannels are together. While pick_first asks for the name, the addresses of its one are
+ * old: it connects when there are others, whatever it was before.
+ */
+static pk_channel_state state_of(const socket_channel *channel)
+{
+    pk_channel_state state = pk_balancer_state(&channel->balancer);
+    bool asks = channel->resolver && !channel->balancer.round_robin;
+    return asks && state != PK_CHANNEL_READY ? PK_CHANNEL_CONNECTING : state;
+}
+
 /* Brings the channel's state up to that of its subchannels; without any it is the resolver's. */
 static void settle(socket_channel *channel)
 {
     if (channel->balancer.busy || channel->base.freed || channel->balancer.count == 0)
         return;
     pk_balancer_settle(&channel->balancer);
-    pk_channel_state state = pk_balancer_state(&channel->balancer);
+    pk_channel_state state = state_of(channel);
     if (state == PK_CHANNEL_TRANSIENT_FAILURE) {
         snprintf(channel->failure, sizeof channel->failure, "%s",
                  pk_balancer_failure(&channel->balancer));

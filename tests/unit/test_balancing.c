@@ -630,6 +630,36 @@ Test(balancing, a_name_is_resolved_once_when_its_pause_is_ended)
     }
 }
 
+/* The same where there was a connection: what is left of it says nothing of the state meanwhile. */
+Test(balancing, a_name_is_resolved_once_after_a_loss_when_its_pause_is_ended)
+{
+    for (unsigned known = 0; known < 2; known++) {
+        char target[64];
+        struct field field;
+        struct name_server names;
+        open_servers(&field, 0);
+        name_server_open(&names, field.loop);
+        names.addresses = all_three;
+        snprintf(target, sizeof target, "pekoe.test:%u", field.port);
+        open_channel(&field, target, PK_CHANNEL_OPTS(.dns_servers = names.address));
+        cr_assert_eq(call(&field, NULL), PK_OK);
+        names.addresses = NULL;
+        field.places[0].server = pk_server_free(field.places[0].server);
+        wait_for_state(&field, PK_CHANNEL_IDLE);
+        if (!known)
+            cr_assert_eq(call(&field, NULL), PK_UNAVAILABLE);
+        unsigned questions = names.questions;
+        names.addresses = all_three;
+        pk_future waits = greet(&field, "", PK_CALL_OPTS(.wait_for_ready = true));
+        pk_channel_reset_backoff(field.channel);
+        cr_expect_eq(pk_channel_get_state(field.channel), PK_CHANNEL_CONNECTING);
+        cr_assert_eq(pk_loop_run_until(field.loop, waits, NULL).code, PK_OK);
+        cr_expect_eq(names.questions, questions + 1, "%u", names.questions - questions);
+        name_server_close(&names);
+        close_field(&field);
+    }
+}
+
 /* ---- Under load ---- */
 
 #define CALLS 10000u
