@@ -81,9 +81,9 @@ struct pk_channel {
     pk_channel_state state;
     struct pk_channel_waiter *waiters;              /* see transport/channel_state.c */
     struct pk_channel_interceptions *interceptions; /* of the loop's memory; NULL: none */
-    pk_opening *intercepted; /* of calls that interceptors have not let go yet, by `next` */
-    bool freed;              /* by its owner: nothing opens any more */
-    size_t references;       /* the owner's, and what is on the stack or still closes */
+    pk_opening *resting; /* of calls that have nothing open here, but will, by `next` */
+    bool freed;          /* by its owner: nothing opens any more */
+    size_t references;   /* the owner's, and what is on the stack or still closes */
 };
 
 /* Whether there is something to be looked up for each call. */

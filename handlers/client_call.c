@@ -241,6 +241,8 @@ static inline __attribute__((always_inline)) void leave_wire(pk_client_call *cli
     pk_timer_stop(call->loop, &client->pause);
     client->replay = false;
     forget_written(client);
+    if (PK_UNLIKELY(client->resting))
+        pk_client_wake(client);
     if (PK_UNLIKELY(client->hedges != NULL))
         pk_hedges_end(client);
     if (PK_UNLIKELY(client->repeating)) {

@@ -64,6 +64,7 @@ struct pk_client_call {
     unsigned repetitions;             /* attempts before this one, by the policy */
     unsigned pauses;                  /* by the policy since the server named one */
     bool repeating;                   /* between two attempts */
+    bool resting;                     /* see pk_client_rest */
     pk_timer pause;
     unsigned replays;  /* times that it was sent again */
     bool replay;       /* the exchange that closes is to be followed by another */
@@ -165,6 +166,16 @@ bool pk_hedges_wait(const pk_client_call *client);
 bool pk_hedges_open(const pk_client_call *client);
 
 /* ---- What the files of a client's call take from each other ---- */
+
+/*
+ * The call has nothing open in the channel, nor in its queue: it waits for interceptors, credentials
+ * or the end of a pause, or its attempts have openings of their own. The channel knows of it
+ * meanwhile, to end it when it goes itself.
+ */
+void pk_client_rest(pk_client_call *client);
+
+/* It goes on, or ends. Nothing happens to one that does not rest. */
+void pk_client_wake(pk_client_call *client);
 
 /* client_start.c: the head of an attempt after `earlier` others. False: the call has ended instead. */
 bool pk_client_make_head(pk_client_call *client, unsigned earlier, pk_opening_head *ret_head);

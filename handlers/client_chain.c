@@ -23,33 +23,6 @@ static bool has_one_reply(const pk_call *call)
     return call->method->style == PK_UNARY || call->method->style == PK_CLIENT_STREAMING;
 }
 
-/* While nothing was sent the channel knows of the call, to end it when it goes itself. */
-static void enlist(pk_client_call *client)
-{
-    pk_opening *opening = &client->opening, **first = &client->channel->intercepted;
-    opening->previous = NULL;
-    opening->next = *first;
-    if (*first)
-        (*first)->previous = opening;
-    *first = opening;
-    client->chain->listed = true;
-}
-
-static void delist(pk_client_call *client)
-{
-    if (!client->chain->listed)
-        return;
-    client->chain->listed = false;
-    pk_opening *opening = &client->opening;
-    if (opening->previous)
-        opening->previous->next = opening->next;
-    else
-        client->channel->intercepted = opening->next;
-    if (opening->next)
-        opening->next->previous = opening->previous;
-    opening->next = opening->previous = NULL;
-}
-
 /* ---- What they wrap ---- */
 
 static void end_inside(pk_client_call *client, const pk_status *status)
@@ -99,7 +72,7 @@ static pk_future send_call(struct pk_chain *chain)
     own->inner = inner;
     pk_promise_on_abandon(inner, not_wanted, client);
     change_state(own, PK_CLIENT_CHAIN_SENT);
-    delist(client);
+    pk_client_wake(client);
     if (has_one_request(chain->call))
         pk_client_send_only(client, chain->request);
     pk_client_start(client);
@@ -131,7 +104,7 @@ bool pk_client_chain_new(pk_client_call *client, const void *request)
     chain->outer = NULL;
     chain->due = 0;
     client->chain = chain;
-    enlist(client);
+    pk_client_rest(client);
     chain->keeps_fields = client->keeps_fields;
     client->keeps_fields = true; /* they look at them when the exchange has closed */
     return true;
@@ -295,7 +268,6 @@ void pk_client_chain_end(pk_client_call *client)
 {
     struct pk_client_chain *chain = client->chain;
     const pk_status *status = &client->call.end_status;
-    delist(client);
     pk_promise *inner = pk_steal(&chain->inner);
     if (inner)
         (void) pk_promise_fail_with(inner, status);

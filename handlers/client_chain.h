@@ -22,7 +22,6 @@ struct pk_client_chain {
     struct pk_chain chain; /* first */
     pk_client_chain_state state;
     bool settled;      /* they have said how the call ends */
-    bool listed;       /* among the channel's, until the call is sent */
     bool keeps_fields; /* what the call would do without them */
     pk_promise *inner; /* the producer's end of what they wrap; NULL: settled, or nobody waits */
     pk_promise *outer; /* stands for the outermost's future; NULL: not pending */

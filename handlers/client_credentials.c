@@ -46,6 +46,7 @@ static bool is_wanted(const pk_client_call *client)
 static void answered(pk_future outcome, void *arg)
 {
     pk_client_call *client = arg;
+    pk_client_wake(client);
     if (outcome.state == PK_FUTURE_FAILED && is_wanted(client))
         fail(client, outcome.pointer);
     ask(client);
@@ -76,6 +77,10 @@ static void ask(pk_client_call *client)
             continue;
         pk_future outcome = ask_one(client, credentials);
         if (outcome.state == PK_FUTURE_PENDING) {
+            if (is_wanted(client) && channel->freed)
+                pk_client_start(client); /* it ends */
+            else if (is_wanted(client))
+                pk_client_rest(client);
             pk_await(&call->scope, outcome, answered, client);
             return;
         }

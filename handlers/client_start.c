@@ -12,6 +12,34 @@
 static const pk_status deadline_passed = {
     PK_DEADLINE_EXCEEDED, PK_SLICE("deadline exceeded"), {NULL, 0}};
 
+/* ---- Rest ---- */
+
+void pk_client_rest(pk_client_call *client)
+{
+    pk_opening *opening = &client->opening, **first = &client->channel->resting;
+    opening->previous = NULL;
+    opening->next = *first;
+    if (*first)
+        (*first)->previous = opening;
+    *first = opening;
+    client->resting = true;
+}
+
+void pk_client_wake(pk_client_call *client)
+{
+    if (!client->resting)
+        return;
+    client->resting = false;
+    pk_opening *opening = &client->opening;
+    if (opening->previous)
+        opening->previous->next = opening->next;
+    else
+        client->channel->resting = opening->next;
+    if (opening->next)
+        opening->next->previous = opening->previous;
+    opening->next = opening->previous = NULL;
+}
+
 /* ---- Opening ---- */
 
 /* The head with one more field: how often the call was tried before. */
@@ -255,6 +283,7 @@ pk_client_call *pk_client_call_new(pk_channel *channel, const pk_method *method,
     client->repetitions = 0;
     client->pauses = 0;
     client->repeating = false;
+    client->resting = false;
     client->pause = (pk_timer){.fire = pk_client_repeat};
     client->replays = 0;
     client->replay = false;

@@ -78,6 +78,7 @@ static pk_exchange *settle_for(struct attempt *attempt)
     exchange->user = client;
     exchange->events = client->style->events;
     drop_others(client->hedges, attempt);
+    pk_client_wake(client);
     pk_hedges_let_go(client); /* the exchange holds it */
     return exchange;
 }
@@ -375,6 +376,7 @@ void pk_hedges_start(pk_client_call *client)
     client->hedges = hedges;
     client->channel->references++;
     hedges->holds = true;
+    pk_client_rest(client);
     pk_scope_pin(&call->scope);
     send_next(hedges);
     pk_scope_unpin(&call->scope);

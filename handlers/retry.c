@@ -176,6 +176,7 @@ bool pk_client_repeats(pk_client_call *client, const pk_status *status, const pk
     client->repetitions++;
     client->repeating = true;
     channel->references++; /* until the next attempt or the call's end */
+    pk_client_rest(client);
     if (call->exchange)
         call->exchange->ops->reset(call->exchange, PK_RESET_CANCEL);
     return true;
@@ -188,6 +189,7 @@ void pk_client_repeat(pk_timer *pause)
         return; /* its end goes on from here */
     pk_channel *channel = client->channel;
     client->repeating = false;
+    pk_client_wake(client);
     pk_client_start(client);
     pk_channel_unref(channel);
 }

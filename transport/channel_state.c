@@ -109,8 +109,8 @@ pk_channel *pk_channel_free(pk_channel *channel)
     channel->freed = true;
     channel->references++;
     channel->ops->close(channel);
-    while (channel->intercepted)
-        channel->intercepted->failed(channel->intercepted, &freed);
+    while (channel->resting)
+        channel->resting->failed(channel->resting, &freed);
     pk_channel_set_state(channel, PK_CHANNEL_SHUTDOWN);
     pk_channel_unref(channel);
     pk_channel_unref(channel);

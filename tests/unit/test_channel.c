@@ -437,6 +437,55 @@ Test(channel, a_call_between_two_attempts_outlives_its_channel)
     pk_loop_free(loop);
 }
 
+/* ---- Calls that have nothing open in their channel ---- */
+
+struct slow_token {
+    pk_promise *promise; /* until it is given */
+    pk_channel *channel; /* that is freed while it is asked for; NULL: none */
+};
+
+static pk_future think(void *self, pk_call *call, const char *audience)
+{
+    struct slow_token *token = self;
+    token->promise = pk_promise_new(pk_loop_scope(pk_call_loop(call)));
+    token->channel = pk_channel_free(token->channel);
+    return pk_promise_future(token->promise);
+}
+
+Test(channel, calls_that_wait_for_credentials_end_with_it)
+{
+    pk_loop *loop = new_loop();
+    for (int inside = 0; inside < 2; inside++) {
+        struct slow_token token = {NULL, NULL};
+        const pk_call_credentials credentials = {think, &token, .without_tls = true};
+        pk_channel *channel =
+            new_channel(loop, "127.0.0.1:1", PK_CHANNEL_OPTS(.call_credentials = &credentials));
+        token.channel = inside ? channel : NULL;
+        pk_future reply = greet(channel, PK_CALL_OPTS(.timeout_ms = 2000));
+        if (!inside)
+            pk_channel_free(channel);
+        cr_expect_eq(pk_loop_run_until(loop, reply, NULL).code, PK_UNAVAILABLE, "%d", inside);
+        cr_expect_eq(pk_promise_done(token.promise, NULL), 0);
+        pk_loop_turn(loop);
+    }
+    pk_loop_free(loop);
+}
+
+Test(channel, a_call_in_a_long_pause_ends_with_it)
+{
+    pk_loop *loop = new_loop();
+    const pk_retry_policy policy = {
+        .max_attempts = 3, .initial_backoff_ms = 60000, .codes = PK_CODE_BIT(PK_UNAVAILABLE)};
+    pk_channel *channel = new_channel(
+        loop, "127.0.0.1:1", PK_CHANNEL_OPTS(.retry_policies = &policy, .retry_policy_count = 1));
+    pk_future reply = greet(channel, PK_CALL_OPTS(.timeout_ms = 2000));
+    while (pk_channel_get_state(channel) != PK_CHANNEL_TRANSIENT_FAILURE)
+        pk_loop_turn(loop);
+    pk_channel_free(channel);
+    cr_assert_eq(pk_loop_run_until(loop, reply, NULL).code, PK_UNAVAILABLE);
+    pk_loop_free(loop);
+}
+
 static void cancel_another(void *arg)
 {
     pk_call_cancel(arg);

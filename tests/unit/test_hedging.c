@@ -2,6 +2,7 @@
  * Hedged calls from inside a program: policies as structures, every kind of end amid several
  * attempts, streams, memory that runs out. What goes over the wire: tests/faults.
  */
+#include "core/channel.h"
 #include "handlers/call.h"
 #include "helloworld.pekoe.h"
 #include "tests/support/client_kit.h"
@@ -13,6 +14,7 @@ static struct {
     unsigned begun, cancelled, ended, messages;
     unsigned silent; /* so many calls get no answer */
     unsigned wait_ms;
+    bool asks_for_a_minute; /* calls fail, and it wants to be left alone so long */
 } seen;
 
 static void count_end(void *arg)
@@ -32,6 +34,13 @@ static pk_future answer(pk_call *call)
 {
     seen.begun++;
     (void) !pk_call_on_end(call, count_end, call);
+    if (seen.asks_for_a_minute) {
+        static const pk_field pushback = {.name = PK_SLICE("grpc-retry-pushback-ms"),
+                                          .value = PK_SLICE("60000")};
+        pk_metadata received = pk_metadata_over(&pushback, 1, &call->scope.arena);
+        cr_assert_eq(pk_metadata_forward(pk_call_trailers(call), &received, NULL, NULL), 0);
+        return pk_failed(call, PK_UNAVAILABLE, "not now");
+    }
     if (seen.begun <= seen.silent)
         return pk_then(pk_sleep(pk_call_scope(call), 60000), reply, call);
     if (seen.wait_ms > 0)
@@ -161,6 +170,19 @@ Test(hedging, a_channel_may_be_freed_before_an_attempt_has_left)
     pk_future reply_later = greet(&kit, PK_CALL_OPTS(.timeout_ms = 2000));
     kit.channel = pk_channel_free(kit.channel);
     cr_assert_eq(pk_loop_run_until(kit.loop, reply_later, NULL).code, PK_UNAVAILABLE);
+    client_kit_close(&kit);
+}
+
+/* The server wants no further attempt for a minute, and no attempt is left. */
+Test(hedging, a_channel_may_be_freed_in_a_long_pause)
+{
+    struct client_kit kit = open_kit(PK_CHANNEL_OPTS(HEDGED, .retry_throttling = {10, 1}), 0);
+    seen.asks_for_a_minute = true;
+    pk_future reply_later = greet(&kit, PK_CALL_OPTS(.timeout_ms = 2000));
+    WAIT_UNTIL(&kit, kit.channel->tokens < 10); /* the failure was counted */
+    kit.channel = pk_channel_free(kit.channel);
+    cr_assert_eq(pk_loop_run_until(kit.loop, reply_later, NULL).code, PK_UNAVAILABLE);
+    cr_assert_eq(seen.begun, 1);
     client_kit_close(&kit);
 }
 
