@@ -183,7 +183,8 @@ static void not_resolved(socket_channel *channel, const char *problem)
     resolve_after(channel, pk_backoff_pause(&channel->resolve_backoff));
     pk_log(channel->base.loop, PK_LOG_DEBUG, "cannot resolve %s: %s", channel->target.list,
            problem);
-    if (channel->balancer.round_robin && channel->balancer.count > 0) {
+    const pk_balancer *balancer = &channel->balancer;
+    if (balancer->ready_count > 0 || (balancer->round_robin && balancer->count > 0)) {
         settle(channel);
         return;
     }

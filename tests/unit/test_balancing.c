@@ -630,6 +630,36 @@ Test(balancing, a_name_is_resolved_once_when_its_pause_is_ended)
     }
 }
 
+/* The first connection is lost, its server takes no other, and the further one goes on. */
+Test(balancing, a_name_that_is_no_longer_known_leaves_further_connections)
+{
+    static const char *const first[] = {"127.0.0.1", NULL};
+    char target[64];
+    struct field field;
+    struct name_server names;
+    open_servers(&field, 2);
+    name_server_open(&names, field.loop);
+    names.addresses = first;
+    snprintf(target, sizeof target, "pekoe.test:%u", field.port);
+    open_channel(&field, target,
+                 PK_CHANNEL_OPTS(.dns_servers = names.address, .connections_per_address = 2,
+                                 .connect_timeout_ms = 20, .backoff_initial_ms = 1));
+    call_at_once(&field, 8, "100");
+    cr_assert_eq(at_once_most(&field, 0), 4);
+    pk_server *server = field.places[0].server;
+    pk_connection_drain(server->connections);
+    WAIT_UNTIL(&field, server->connection_count == 1);
+    server->max_connections = 1;
+    names.addresses = NULL;
+    unsigned questions = names.questions;
+    call_at_once(&field, 30, "20");
+    cr_assert_gt(names.questions, questions);
+    cr_assert_eq(at_once_most(&field, 0), 2);
+    cr_assert_eq(pk_channel_get_state(field.channel), PK_CHANNEL_READY);
+    name_server_close(&names);
+    close_field(&field);
+}
+
 /* The same where there was a connection: what is left of it says nothing of the state meanwhile. */
 Test(balancing, a_name_is_resolved_once_after_a_loss_when_its_pause_is_ended)
 {
