@@ -122,6 +122,8 @@ static pk_head finished_head(const pk_http1_parser *parser)
         uint8_t known = head.fields[i].known;
         if (known != PK_FIELD_OTHER && head.first[known] == 0)
             head.first[known] = (uint16_t) (i + 1);
+        else if (known != PK_FIELD_OTHER)
+            head.repeated |= 1u << known;
     }
     return head;
 }
@@ -156,7 +158,9 @@ static int split_field(pk_http1_parser *parser, uint8_t *line, size_t length, pk
         return refuse(parser, 400, "a field's value has control characters");
     ((uint8_t *) (uintptr_t) value.bytes)[value.length] = 0; /* values end in NUL, see exchange.h */
     *colon = 0;
-    parser->field_bytes += name.length + value.length + FIELD_OVERHEAD;
+    /* Blanks around the value are kept with the line, so they count where they are many. */
+    size_t counted = name.length + value.length + FIELD_OVERHEAD;
+    parser->field_bytes += counted > length ? counted : length;
     if (parser->field_bytes > parser->header_bytes)
         return refuse(parser, 431, "the fields are too many bytes");
     *ret_name = name;

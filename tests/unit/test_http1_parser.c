@@ -359,6 +359,49 @@ Test(http1_parser, fields_up_to_the_limit_pass_and_one_byte_more_does_not)
     }
 }
 
+Test(http1_parser, blanks_around_values_take_no_memory_beyond_the_limit)
+{
+    static char blanks[HEADER_BYTES / 2];
+    memset(blanks, ' ', sizeof blanks);
+    counting_allocator counts = {0};
+    pk_memory memory;
+    pk_http1_parser parser;
+    pk_http1_event event;
+    cr_assert_eq(pk_memory_init(&memory, COUNTING_ALLOCATOR(&counts)), 0);
+    pk_http1_parser_init(&parser, &memory, HEADER_BYTES);
+    struct reading request = {0};
+    reading_put(&request, GET_LINE, sizeof GET_LINE - 1);
+    for (size_t i = 0; i < 100; i++) {
+        reading_put(&request, "a:", 2);
+        reading_put(&request, blanks, sizeof blanks);
+        reading_put(&request, "\r\n", 2);
+    }
+    const uint8_t *at = (const uint8_t *) request.text, *end = at + request.length;
+    cr_expect_eq(pk_http1_parser_next(&parser, &at, end, &event), PK_ERR_MALFORMED);
+    cr_expect_eq(parser.status, 431);
+    cr_expect_lt(counts.peak, 8 * HEADER_BYTES);
+    reading_done(&request);
+    pk_http1_parser_done(&parser);
+    pk_memory_done(&memory);
+}
+
+Test(http1_parser, a_known_field_that_comes_twice_is_marked)
+{
+    static const char bytes[] = GET_LINE "Host: h\r\nAccept: a\r\nTE: trailers\r\n"
+                                         "Accept: b\r\n\r\n";
+    pk_memory memory;
+    pk_http1_parser parser;
+    pk_http1_event event;
+    cr_assert_eq(pk_memory_init(&memory, NULL), 0);
+    pk_http1_parser_init(&parser, &memory, HEADER_BYTES);
+    const uint8_t *at = (const uint8_t *) bytes, *end = at + sizeof bytes - 1;
+    cr_assert_eq(pk_http1_parser_next(&parser, &at, end, &event), 0);
+    cr_expect_eq(event, PK_HTTP1_HEAD);
+    cr_expect_eq(parser.head.repeated, 1u << PK_FIELD_ACCEPT);
+    pk_http1_parser_done(&parser);
+    pk_memory_done(&memory);
+}
+
 Test(http1_parser, extensions_and_trailers_have_limits)
 {
     static const size_t lengths[] = {PK_HTTP1_EXTENSION_BYTES, PK_HTTP1_EXTENSION_BYTES + 1};
