@@ -111,9 +111,20 @@ static void free_server(pk_server *server)
     pk_memory_put(&loop->memory, server, sizeof *server);
 }
 
+/* The connection leaves the ring. */
+static void step_over(struct pk_server_walk *walk, const pk_connection *connection)
+{
+    if (walk->next == connection)
+        walk->next = connection == walk->last ? NULL : connection->next;
+    if (walk->last == connection)
+        walk->last = connection->previous;
+}
+
 static void connection_gone(pk_connection_host *host, pk_connection *connection)
 {
     pk_server *server = (pk_server *) ((char *) host - offsetof(pk_server, host));
+    for (struct pk_server_walk *walk = server->walks; walk; walk = walk->outer)
+        step_over(walk, connection);
     if (server->connections == connection)
         server->connections = connection->next == connection ? NULL : connection->next;
     connection->next->previous = connection->previous;
@@ -168,15 +179,18 @@ int pk_server_adopt(pk_server *server, int fd, const char *peer,
     return 0;
 }
 
-/* Runs `visit` on each connection; it may free that one, and no other. */
+/* Runs `visit` on each connection; it may free any of them: a handler may free the server. */
 static void for_each(pk_server *server, void (*visit)(pk_connection *connection))
 {
-    pk_connection *connection = server->connections;
-    for (size_t left = server->connection_count; left > 0; left--) {
-        pk_connection *next = connection->next;
+    pk_connection *first = server->connections;
+    struct pk_server_walk walk = {server->walks, first, first ? first->previous : NULL};
+    server->walks = &walk;
+    while (walk.next) {
+        pk_connection *connection = walk.next;
+        walk.next = connection == walk.last ? NULL : connection->next;
         visit(connection);
-        connection = next;
     }
+    server->walks = walk.outer;
 }
 
 static size_t smaller(size_t one, size_t other)

@@ -20,6 +20,12 @@ typedef struct pk_listener {
     char bound[PK_ADDRESS_TEXT];
 } pk_listener;
 
+/* A walk over the ring of connections, each of which may go meanwhile. */
+struct pk_server_walk {
+    struct pk_server_walk *outer; /* that is interrupted by this one */
+    pk_connection *next, *last;   /* `next` NULL: the walk is over */
+};
+
 struct pk_server {
     pk_connection_host host;
     pk_router *router;    /* owned */
@@ -30,6 +36,7 @@ struct pk_server {
     pk_listener *listeners;
     pk_connection *connections; /* ring; NULL: none */
     size_t connection_count;
+    struct pk_server_walk *walks; /* under way, the innermost first */
     pk_timer tick;
     pk_timer drain;
     bool stopping;

@@ -243,6 +243,50 @@ Test(ends, may_begin_inside_a_handler)
     wire_close(&wire);
 }
 
+static void accept_further(void *self, pk_exchange *exchange, const pk_head *head, bool end)
+{
+    struct wire *of = self;
+    of->acceptor.acceptor.accept(&of->acceptor, exchange, head, end);
+}
+
+static void free_in_refuse(void *self, pk_exchange *exchange, const pk_head *head, bool end,
+                           const pk_status *why)
+{
+    struct wire *of = self;
+    of->acceptor.acceptor.refuse(&of->acceptor, exchange, head, end, why);
+    pk_server_free(of->server);
+}
+
+/* A request that was held back is refused by a tick, which has more connections to look at. */
+Test(ends, may_begin_inside_a_tick)
+{
+    static struct wire second, third;
+    wire_open(&wire, PK_SERVER_OPTS(.server_bytes = 100000), true);
+    const pk_acceptor acceptor = {
+        .accept = accept_further, .refuse = free_in_refuse, .self = &wire};
+    pk_server_set_acceptor(wire.server, &acceptor);
+    put_request(&wire.out, 1, false, "/later", NULL);
+    put_filler(&wire.out, 1, false, 200000);
+    wire_run(&wire);
+    wire_join(&second, &wire);
+    wire_join(&third, &wire);
+    put_request(&second.out, 1, true, "/echo", NULL);
+    wire_run(&second);
+    for (int tick = 0; tick < 10 && wire.acceptor.refused == 0; tick++) {
+        put_filler(&wire.out, 1, false, 30000); /* it goes on and may live */
+        wire_run(&wire);
+        wire_ticks(&wire, 1);
+    }
+    cr_assert_eq(wire.acceptor.refused, 1);
+    wire_run(&third);
+    cr_expect(third.closed);
+    cr_expect_eq(wire.acceptor.closed, 2);
+    wire_leave(&third);
+    wire_leave(&second);
+    wire.server = NULL;
+    wire_close(&wire);
+}
+
 /* ---- Memory ---- */
 
 static long allocations_left = -1; /* -1: no limit */
