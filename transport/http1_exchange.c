@@ -112,7 +112,8 @@ static bool rest_is_short(const pk_http1 *http1)
 
 static bool can_respond(const pk_http1 *http1)
 {
-    return http1->open && !http1->finished && !http1->lost && http1->error == 0;
+    return http1->open && !http1->finished && !http1->cancelled && !http1->lost &&
+           http1->error == 0;
 }
 
 static void wanted(pk_http1 *http1)

@@ -184,6 +184,36 @@ Test(http1, what_is_malformed_is_answered_and_ends_the_connection)
     wire_close(&wire);
 }
 
+static void answer_too_late(pk_exchange *exchange, const pk_status *why)
+{
+    exchange->ops->start(exchange, 200, NULL, 0);
+    exchange->ops->finish(exchange, NULL, 0);
+}
+
+static void nothing(pk_exchange *exchange)
+{
+}
+
+static void accept_and_wait(void *self, pk_exchange *exchange, const pk_head *head, bool ended)
+{
+    static const pk_exchange_events events = {.on_cancelled = answer_too_late,
+                                              .on_closed = nothing};
+    exchange->events = &events;
+}
+
+Test(http1, a_handler_that_answers_when_it_is_cancelled_says_nothing)
+{
+    static const char answer[] = "HTTP/1.1 400 Bad Request\r\n"
+                                 "content-type: text/plain; charset=utf-8\r\n"
+                                 "content-length: 28\r\n" CLOSE "\r\na chunk's size is no number\n";
+    open_http1(NULL);
+    pk_server_set_acceptor(wire.server, &(pk_acceptor){.accept = accept_and_wait});
+    say(&wire, POST("/x", "transfer-encoding: chunked\r\n") "xyz");
+    expect(&wire, answer, "one answer");
+    cr_expect(wire.closed);
+    wire_close(&wire);
+}
+
 Test(http1, a_peer_that_goes_away_cancels_its_call)
 {
     static const char *const requests[] = {
