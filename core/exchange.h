@@ -126,7 +126,7 @@ typedef struct pk_exchange_ops {
                   size_t count);
     /*
      * Queues the buffer's bytes (the reference passes). Returns true while there is room for more;
-     * after false on_room will come.
+     * after false on_room will come, or the end of an exchange that takes no more.
      */
     bool (*write)(pk_exchange *exchange, pk_buffer *body_take);
     /* Ends the handler's side: after all bytes written, with these trailers. */

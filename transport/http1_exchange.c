@@ -195,7 +195,7 @@ static bool do_write(pk_exchange *exchange, pk_buffer *body_take)
         wanted(http1);
     }
     pk_buffer_unref(body_take);
-    return !http1->wants_room;
+    return can_respond(http1) && !http1->wants_room;
 }
 
 static void do_finish(pk_exchange *exchange, const pk_field *trailers, size_t count)

@@ -95,10 +95,10 @@ static bool do_write(pk_exchange *exchange, pk_buffer *body_take)
     struct http2_exchange *one = of_exchange(exchange);
     if (over(one)) {
         pk_buffer_unref(body_take);
-        return true;
+        return false; /* a writer that waits for room ends with the exchange */
     }
     submitted(one, pk_http2_write(&one->stream, body_take));
-    return !pk_http2_full(&one->stream);
+    return !one->all->session.failed && !pk_http2_full(&one->stream);
 }
 
 static void do_finish(pk_exchange *exchange, const pk_field *trailers, size_t count)

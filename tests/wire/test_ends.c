@@ -360,3 +360,44 @@ Test(ends, by_lack_of_memory_hit_one_connection, .timeout = 100)
         cr_assert_gt(allocations, 10);
     }
 }
+
+/* How many pieces a writer has made after this allocation failed for a peer that does not read. */
+static size_t written_without_memory(long allocations, bool http1, bool *ret_failed)
+{
+    static const char get[] = "GET /stream/20000/1000 HTTP/1.1\r\nhost: h\r\n\r\n";
+    const pk_allocator failing = {failing_resize, NULL};
+    struct wire bad = {.fd = -1};
+    wire = (struct wire){.fd = -1, .http1 = http1};
+    path_acceptor_init(&wire.acceptor);
+    allocations_left = -1;
+    cr_assert_eq(pk_loop_new(&wire.loop, PK_LOOP_OPTS(.allocator = &failing)), 0);
+    cr_assert_eq(pk_server_new(&wire.server, wire.loop, NULL), 0);
+    pk_server_set_acceptor(wire.server, &wire.acceptor.acceptor);
+    wire.loop->memory.kept_bytes = PK_MEMORY_KEPT_MAX; /* every request comes to the allocator */
+    wire_join(&bad, &wire);
+    wire.acceptor.careful = bad.deaf = true;
+    allocations_left = allocations;
+    failures_left = 2;
+    if (http1)
+        put(&bad.out, get, sizeof get - 1);
+    else
+        put_request(&bad.out, 1, true, "/stream/20000/1000", NULL);
+    wire_run(&bad);
+    *ret_failed = failures_left < 2;
+    allocations_left = -1;
+    size_t written = wire.acceptor.written;
+    wire_leave(&bad);
+    reader_init(&wire.in);
+    wire_close(&wire);
+    return written;
+}
+
+Test(ends, by_lack_of_memory_stop_writers, .timeout = 100)
+{
+    for (int http1 = 0; http1 < 2; http1++) {
+        bool failed = true;
+        for (long allocations = 0; failed && allocations < 100; allocations++)
+            cr_assert_lt(written_without_memory(allocations, http1, &failed), 10000,
+                         "HTTP/%d, after %ld allocations", http1 ? 1 : 2, allocations);
+    }
+}
