@@ -93,6 +93,28 @@ static bool is_value(const char *value)
     return true;
 }
 
+/* Fields that say where the answer ends or what becomes of the connection: the transport's own. */
+static bool frames(const char *name)
+{
+    static const char *const names[] = {"connection", "content-length",   "keep-alive",
+                                        "upgrade",    "proxy-connection", "transfer-encoding"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Interim ones are no answers, and what has not three digits is none at all. */
+static bool is_status(unsigned status)
+{
+    return status >= 200 && status <= 999;
+}
+
+static bool may_answer(unsigned status, const char *content_type)
+{
+    return is_status(status) && (!content_type || is_value(content_type));
+}
+
 static int add(pk_http *http, const char *name, const char *value)
 {
     size_t name_length = strlen(name), value_length = strlen(value);
@@ -110,7 +132,7 @@ int pk_http_add_field(pk_http *http, const char *name, const char *value)
 {
     if (http->answered)
         return PK_ERR_STATE;
-    if (!is_name(name) || !is_value(value))
+    if (!is_name(name) || !is_value(value) || frames(name))
         return PK_ERR_INVALID;
     return http->count < FIELDS_MAX ? add(http, name, value) : PK_ERR_LIMIT;
 }
@@ -121,10 +143,16 @@ static bool is_head(const pk_http *http)
     return method.length == 4 && memcmp(method.bytes, "HEAD", 4) == 0;
 }
 
-/* HTTP/1.1 leaves the body of an answer to HEAD out by itself, and tells its length. */
-static bool carries_body(const pk_http *http)
+/* RFC 9110 section 6.4.1: a client takes what follows for the next answer. */
+static bool without_body(unsigned status)
 {
-    return !is_head(http) || http->exchange->no_trailers;
+    return status == 204 || status == 304;
+}
+
+/* HTTP/1.1 leaves the body of an answer to HEAD out by itself, and tells its length. */
+static bool carries_body(const pk_http *http, unsigned status)
+{
+    return !without_body(status) && (!is_head(http) || http->exchange->no_trailers);
 }
 
 int pk_http_reply(pk_http *http, unsigned status, const char *content_type, const void *body,
@@ -132,10 +160,12 @@ int pk_http_reply(pk_http *http, unsigned status, const char *content_type, cons
 {
     if (http->answered)
         return PK_ERR_STATE;
+    if (!may_answer(status, content_type))
+        return PK_ERR_INVALID;
     pk_exchange *exchange = http->exchange;
     pk_buffer *buffer = NULL;
     int r = content_type ? add(http, "content-type", content_type) : 0;
-    if (r == 0 && length > 0 && carries_body(http)) {
+    if (r == 0 && length > 0 && carries_body(http, status)) {
         buffer = pk_buffer_get(&exchange->loop->buffers);
         r = buffer ? pk_buffer_prepend(buffer, body, length) : PK_ERR_NOMEM;
         if (r < 0)
@@ -236,11 +266,11 @@ int pk_http_reply_body(pk_http *http, unsigned status, const char *content_type,
                        const pk_http_body *body)
 {
     pk_exchange *exchange = http->exchange;
-    bool answered = http->answered;
-    if (answered || length == 0) {
+    if (http->answered || length == 0 || without_body(status) ||
+        !may_answer(status, content_type)) {
         if (body->close)
             body->close(body->self);
-        return answered ? PK_ERR_STATE : pk_http_reply(http, status, content_type, NULL, 0);
+        return pk_http_reply(http, status, content_type, NULL, 0);
     }
     http->answered = true;
     http->body = *body;

@@ -31,13 +31,16 @@ PK_API pk_slice pk_http_field(const pk_http *http, const char *name);
 
 /*
  * Adds a field to the answer; before pk_http_reply. Copied. PK_ERR_INVALID for what cannot stand in
- * one, PK_ERR_LIMIT above 16 fields, PK_ERR_STATE, PK_ERR_NOMEM.
+ * one and for fields that frame the answer (content-length, transfer-encoding, connection, ...),
+ * PK_ERR_LIMIT above 16 fields, PK_ERR_STATE, PK_ERR_NOMEM.
  */
 PK_API PK_NODISCARD int pk_http_add_field(pk_http *http, const char *name, const char *value);
 
 /*
- * Answers; `content_type` may be NULL, the body is copied. Answers to HEAD are sent without it.
- * PK_ERR_STATE where it was answered before. Without memory it is answered with 503: PK_ERR_NOMEM.
+ * Answers; `content_type` may be NULL, the body is copied. Answers to HEAD, and those with 204 or
+ * 304, are sent without it. PK_ERR_STATE where it was answered before; PK_ERR_INVALID, and no answer
+ * yet, for a status that is not 200 to 999 and a content type that cannot stand in a field. Without
+ * memory it is answered with 503: PK_ERR_NOMEM.
  */
 PK_API PK_NODISCARD int pk_http_reply(pk_http *http, unsigned status, const char *content_type,
                                       const void *body, size_t length);
@@ -59,7 +62,7 @@ typedef struct pk_http_body {
  * Answers with a body of exactly `length` bytes, which `content-length` tells. `body` is copied and
  * closed in any case, later than this returns where its client reads slowly. Where a piece cannot be
  * read the answer breaks off (500 before the first one, then HTTP/1.1 ends the connection and HTTP/2
- * resets the stream): no client takes it for whole. Answers to HEAD read none. Otherwise as
+ * resets the stream): no client takes it for whole. Answers to HEAD, 204 and 304 read none. Otherwise as
  * pk_http_reply.
  */
 PK_API PK_NODISCARD int pk_http_reply_body(pk_http *http, unsigned status, const char *content_type,

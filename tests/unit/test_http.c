@@ -91,6 +91,40 @@ Test(http, a_handler_sees_the_request_and_answers_it)
     pk_loop_free(loop);
 }
 
+/* What would end the answer's head, or say that it has another end, is refused. */
+static void handle_wrongly(void *self, pk_http *http)
+{
+    static const char *const framing[] = {"connection", "content-length",   "keep-alive",
+                                          "upgrade",    "proxy-connection", "transfer-encoding"};
+    for (size_t i = 0; i < sizeof framing / sizeof *framing; i++)
+        cr_expect_eq(pk_http_add_field(http, framing[i], "1"), PK_ERR_INVALID, "%s", framing[i]);
+    cr_expect_eq(pk_http_reply(http, 200, "a\r\nb: c", "x", 1), PK_ERR_INVALID);
+    cr_expect_eq(pk_http_reply(http, 100, NULL, NULL, 0), PK_ERR_INVALID);
+    cr_expect_eq(pk_http_reply(http, 1000, NULL, NULL, 0), PK_ERR_INVALID);
+}
+
+Test(http, what_would_break_the_answer_is_refused)
+{
+    pk_loop *loop;
+    pk_router *router;
+    cr_assert_eq(pk_loop_new(&loop, NULL), 0);
+    cr_assert_eq(pk_router_new(&router, loop, NULL), 0);
+    pk_router_set_http(router, handle_wrongly, NULL);
+    pk_test_exchange *exchange = ask(router, "GET", "/");
+    cr_expect_eq(pk_test_exchange_http_status(exchange), 404);
+    cr_expect_null(pk_test_exchange_field(exchange, "b"));
+    pk_test_exchange_free(exchange);
+    pk_router_free(router);
+    pk_loop_free(loop);
+}
+
+static unsigned bodiless; /* the status of the answer */
+
+static void handle_bodiless(void *self, pk_http *http)
+{
+    cr_assert_eq(pk_http_reply(http, bodiless, NULL, "hello", 5), 0);
+}
+
 /* ---- Bodies that are read while they leave ---- */
 
 static struct {
@@ -190,6 +224,46 @@ Test(http, a_body_is_read_to_its_end_in_pieces)
     cr_assert_eq(pk_test_exchange_body(kit.exchange).length, 0);
     cr_assert_eq(source.reads, 0);
     close_source_kit(&kit);
+}
+
+static void handle_bodiless_source(void *self, pk_http *http)
+{
+    cr_assert_eq(pk_http_reply_body(http, bodiless, NULL, source.length, &source_body), 0);
+}
+
+static void handle_wrong_source(void *self, pk_http *http)
+{
+    cr_assert_eq(pk_http_reply_body(http, 200, "a\nb", source.length, &source_body),
+                 PK_ERR_INVALID);
+}
+
+Test(http, answers_that_have_no_body_are_sent_without)
+{
+    static const unsigned statuses[] = {204, 304};
+    for (size_t i = 0; i < 4; i++) {
+        pk_loop *loop;
+        pk_router *router;
+        bodiless = statuses[i % 2];
+        memset(&source, 0, sizeof source);
+        source.length = source.has = 10;
+        cr_assert_eq(pk_loop_new(&loop, NULL), 0);
+        cr_assert_eq(pk_router_new(&router, loop, NULL), 0);
+        pk_router_set_http(router, i < 2 ? handle_bodiless : handle_bodiless_source, NULL);
+        pk_test_exchange *exchange = ask(router, "GET", "/");
+        cr_expect_eq(pk_test_exchange_http_status(exchange), bodiless);
+        cr_expect_eq(pk_test_exchange_body(exchange).length, 0);
+        cr_expect_eq(source.reads, 0);
+        cr_expect_eq(source.closed, i / 2);
+        pk_test_exchange_free(exchange);
+        pk_router_set_http(router, handle_wrong_source, NULL);
+        source.closed = 0;
+        exchange = ask(router, "GET", "/");
+        cr_expect_eq(pk_test_exchange_http_status(exchange), 404);
+        cr_expect_eq(source.closed, 1);
+        pk_test_exchange_free(exchange);
+        pk_router_free(router);
+        pk_loop_free(loop);
+    }
 }
 
 Test(http, a_body_that_lacks_bytes_is_broken_off)
