@@ -215,3 +215,16 @@ int pk_buffer_append(pk_buffer *buffer, const void *bytes, size_t length)
     buffer->end += length;
     return 0;
 }
+
+pk_buffer *pk_buffer_queue_on(pk_buffer *more_take)
+{
+    pk_buffer *gathering = pk_buffer_get(more_take->pool);
+    if (PK_UNLIKELY(!gathering))
+        return more_take; /* as it is: that takes no memory */
+    pk_buffer_rewind_for_append(gathering, 0);
+    size_t length = pk_buffer_length(more_take);
+    memcpy(gathering->end, more_take->start, length);
+    gathering->end += length;
+    pk_buffer_unref(more_take);
+    return gathering;
+}

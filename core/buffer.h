@@ -10,8 +10,11 @@
 
 #include "core/memory.h"
 
+#include <string.h>
+
 #define PK_BUFFER_FIRST 512u          /* bytes of a new buffer */
 #define PK_BUFFER_BLOCK 16384u        /* bytes of a block */
+#define PK_BUFFER_GATHERED 256u       /* a shorter message shares the buffer of a queue's others */
 #define PK_BUFFER_KEPT_MAX (8u << 20) /* a larger buffer is freed and never handed out again */
 
 typedef struct pk_buffer_pool pk_buffer_pool;
@@ -96,5 +99,26 @@ PK_NODISCARD int pk_buffer_room_after_exactly(pk_buffer *buffer, size_t size);
 /* Copies bytes in front of (behind) the contents. 0 or PK_ERR_NOMEM. */
 PK_NODISCARD int pk_buffer_prepend(pk_buffer *buffer, const void *bytes, size_t length);
 PK_NODISCARD int pk_buffer_append(pk_buffer *buffer, const void *bytes, size_t length);
+
+/* The slow path of pk_buffer_queue. */
+PK_NODISCARD pk_buffer *pk_buffer_queue_on(pk_buffer *more_take);
+
+/*
+ * For queues of messages, behind whose last one, `last`, comes another one: what is to be linked
+ * there, NULL where the contents of `more_take` were copied into `last`. Short ones are gathered, as
+ * far as nobody else holds `last`, so that a queue holds little more memory than its bytes.
+ */
+PK_NODISCARD static inline pk_buffer *pk_buffer_queue(pk_buffer *last, pk_buffer *more_take)
+{
+    size_t length = pk_buffer_length(more_take);
+    if (length > PK_BUFFER_GATHERED)
+        return more_take;
+    if (last->references > 1 || (size_t) (last->memory + last->capacity - last->end) < length)
+        return pk_buffer_queue_on(more_take);
+    memcpy(last->end, more_take->start, length);
+    last->end += length;
+    pk_buffer_unref(more_take);
+    return NULL;
+}
 
 #endif

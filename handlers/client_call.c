@@ -108,22 +108,34 @@ static bool keeps_too_much(const pk_client_call *client, size_t more)
            channel->buffered + more > channel->buffer_bytes;
 }
 
-/* Keeps a reference. False without memory. */
+/* Room for one more buffer. */
+static bool reserve_written(pk_client_call *client)
+{
+    if (client->written_count < client->written_capacity)
+        return true;
+    size_t capacity = 4 * client->written_capacity;
+    struct pk_written *more = pk_arena_try(&client->call.scope.arena, capacity * sizeof *more);
+    if (!more)
+        return false;
+    memcpy(more, client->written, client->written_count * sizeof *more);
+    client->written = more;
+    client->written_capacity = capacity;
+    return true;
+}
+
+/* Keeps a reference, or a copy behind the last one that is kept. False without memory. */
 static bool keep(pk_client_call *client, pk_buffer *buffer)
 {
-    if (client->written_count == client->written_capacity) {
-        size_t capacity = 4 * client->written_capacity;
-        struct pk_written *more = pk_arena_try(&client->call.scope.arena, capacity * sizeof *more);
-        if (!more)
-            return false;
-        memcpy(more, client->written, client->written_count * sizeof *more);
-        client->written = more;
-        client->written_capacity = capacity;
-    }
-    client->written[client->written_count++] =
-        (struct pk_written){pk_buffer_ref(buffer), buffer->start};
-    client->written_bytes += pk_buffer_length(buffer);
-    client->channel->buffered += pk_buffer_length(buffer);
+    if (!reserve_written(client))
+        return false;
+    size_t length = pk_buffer_length(buffer), count = client->written_count;
+    pk_buffer *kept = pk_buffer_ref(buffer);
+    if (count > 0)
+        kept = pk_buffer_queue(client->written[count - 1].buffer, kept);
+    if (kept)
+        client->written[client->written_count++] = (struct pk_written){kept, kept->start};
+    client->written_bytes += length;
+    client->channel->buffered += length;
     return true;
 }
 

@@ -29,7 +29,7 @@ typedef struct pk_client_style {
     void (*wire_ended)(pk_client_call *client);
 } pk_client_style;
 
-/* A message that was written; the transport changes where its buffer starts. */
+/* Messages that were written; the transport changes where their buffer starts. */
 struct pk_written {
     pk_buffer *buffer;
     uint8_t *start;

@@ -329,6 +329,12 @@ int pk_http2_respond(pk_http2_stream *stream, unsigned status, const pk_field *f
                   nghttp2_submit_headers(engine(session), flags, stream->id, NULL, NULL, 0, NULL));
 }
 
+/* The last buffer of a queue that is not empty. */
+static pk_buffer *last_queued(const pk_http2_stream *stream)
+{
+    return (pk_buffer *) ((char *) stream->queue_end - offsetof(pk_buffer, next));
+}
+
 int pk_http2_write(pk_http2_stream *stream, pk_buffer *body_take)
 {
     pk_http2_session *session = stream->session;
@@ -337,11 +343,14 @@ int pk_http2_write(pk_http2_stream *stream, pk_buffer *body_take)
         pk_buffer_unref(body_take);
         return session->failed;
     }
-    body_take->next = NULL;
-    *stream->queue_end = body_take;
-    stream->queue_end = &body_take->next;
     stream->queued += length;
     session->queued += length;
+    pk_buffer *buffer = stream->queue ? pk_buffer_queue(last_queued(stream), body_take) : body_take;
+    if (!buffer)
+        return 0;
+    buffer->next = NULL;
+    *stream->queue_end = buffer;
+    stream->queue_end = &buffer->next;
     if (!stream->body_attached) {
         stream->body_attached = true;
         nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = on_read};

@@ -308,6 +308,33 @@ Test(streaming_client, a_writer_waits_for_room_before_and_after_the_connection)
     client_kit_close(&kit);
 }
 
+/* What is kept for a connection, or for another attempt: little more than the bytes themselves. */
+Test(streaming_client, small_messages_that_are_kept_hold_little_more_than_their_bytes)
+{
+    struct client_kit kit = open_kit();
+    pk_writer *out;
+    pk_future reply = helloworld_greeter_it_keeps_talking(kit.channel, &out, NULL);
+    Helloworld__HelloRequest request = request_of("x");
+    size_t sent = 1;
+    pk_future wrote;
+    while ((wrote = helloworld_hello_request_write(out, &request)).state == PK_FUTURE_DONE)
+        sent++; /* nothing is connected yet */
+    cr_assert_geq(sent, 65536 / 8);
+    size_t buffers = kit.loop->buffers.lent;
+    cr_expect_leq(buffers * PK_BUFFER_FIRST, 4 * 8 * sent, "%zu buffers", buffers);
+    cr_assert_eq(pk_loop_run_until(kit.loop, wrote, NULL).code, PK_OK);
+    for (; sent < 20000; sent++) {
+        wrote = helloworld_hello_request_write(out, &request);
+        cr_assert_eq(pk_loop_run_until(kit.loop, wrote, NULL).code, PK_OK);
+    }
+    pk_writer_end(out);
+    const void *value;
+    cr_assert_eq(pk_loop_run_until(kit.loop, reply, &value).code, PK_OK);
+    cr_assert_str_eq(((const Helloworld__HelloReply *) value)->message, "20000");
+    pk_writer_unref(out);
+    client_kit_close(&kit);
+}
+
 static void give_back(void *in)
 {
     pk_reader_unref(in);

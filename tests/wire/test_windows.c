@@ -322,6 +322,30 @@ Test(windows, and_marks_bound_what_a_thousand_idle_streams_hold)
     }
 }
 
+/* Messages are smaller than what a buffer is: each must not keep one of its own. */
+Test(windows, that_are_shut_hold_small_messages_in_little_more_than_their_bytes)
+{
+    const pk_allocator counting = {counting_resize, NULL};
+    struct wire wire = {.fd = -1}, down;
+    path_acceptor_init(&wire.acceptor);
+    cr_assert_eq(pk_loop_new(&wire.loop, PK_LOOP_OPTS(.allocator = &counting)), 0);
+    cr_assert_eq(pk_server_new(&wire.server, wire.loop, NULL), 0);
+    pk_server_set_acceptor(wire.server, &wire.acceptor.acceptor);
+    wire_join(&down, &wire);
+    put_setting(&down.out, SETTINGS_WINDOW, 0);
+    wire_run(&down);
+    size_t before = taken;
+    for (uint32_t i = 0; i < 20; i++)
+        put_request(&down.out, 2 * i + 1, true, "/stream/1000000/5", NULL);
+    wire_run(&down);
+    size_t bytes = wire.acceptor.written * 5;
+    cr_assert_geq(bytes, 20 * PK_HTTP2_QUEUE_HIGH);
+    cr_expect_leq(taken - before, 4 * bytes, "%zu for %zu", taken - before, bytes);
+    wire_leave(&down);
+    reader_init(&wire.in);
+    wire_close(&wire);
+}
+
 /* ---- Peers that take nothing ---- */
 
 /* Calls whose replies wait: for their own windows, or with those open for the connection's. */
