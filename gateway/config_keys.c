@@ -94,7 +94,7 @@ const gateway_key gateway_keys[] = {
     {"drain-timeout", GATEWAY_TIME, AT(drain_timeout_ms), "TIME", "30s", false, NULL,
      "At the end calls in flight may take that long."},
     {"config", GATEWAY_TEXT, AT(file), "FILE", "none", false, NULL,
-     "Lines \"key = value\" with the names of these flags; # begins a comment."},
+     "Lines \"key = value\" with the names of these flags; those that begin with # say nothing."},
     {"check", GATEWAY_WISH, AT(check), NULL, NULL, false, NULL,
      "Look at the configuration, say what is wrong with it, and end."},
     {"help", GATEWAY_WISH, AT(help), NULL, NULL, false, NULL, "Print this and end."},
@@ -160,11 +160,11 @@ void gateway_config_print_help(FILE *to)
             fprintf(to, "        Default: %s.%s\n", key->standard,
                     key->fixed ? " A change needs a restart." : "");
     }
-    fputs(
-        "\nEach flag but check, help and version is also a key of the file and, as " GATEWAY_ENVIRONMENT_PREFIX
-        "...\n"
-        "in upper case with _ for -, a variable of the environment (lists with white space\n"
-        "between). Flags stand above the environment, the environment above the file.\n"
-        "SIGHUP reads all again; SIGTERM and SIGINT end gracefully.\n",
-        to);
+    fputs("\nEach flag but check, help and version is also, as " GATEWAY_ENVIRONMENT_PREFIX
+          "... in upper case\n"
+          "with _ for -, a variable of the environment (lists with white space between), and each\n"
+          "of these but config a key of the file that config names. Flags stand above the\n"
+          "environment, the environment above the file.\n"
+          "SIGHUP reads all again; SIGTERM and SIGINT end gracefully.\n",
+          to);
 }
