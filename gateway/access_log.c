@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,13 +17,20 @@
 
 /* ---- The file ---- */
 
-/* `create` is O_CREAT or 0. A pipe is none that the gateway waits for. */
+/*
+ * `create` is O_CREAT or 0. A pipe is none that the gateway waits for: opened for both, it keeps what
+ * it has room for until somebody reads it. Its only reader may be the descriptor that a reopening closes.
+ */
 static int open_to_append(const char *file, int create)
 {
     const int flags = O_APPEND | O_CLOEXEC | O_NONBLOCK;
-    int fd = open(file, O_WRONLY | flags | create, 0640);
-    /* Nobody reads it yet: opened for both, it keeps what it has room for until somebody does. */
-    return fd < 0 && errno == ENXIO ? open(file, O_RDWR | flags) : fd;
+    struct stat about;
+    if (stat(file, &about) == 0 && S_ISFIFO(about.st_mode)) {
+        int fd = open(file, O_RDWR | flags);
+        if (fd >= 0 || errno != EACCES)
+            return fd;
+    }
+    return open(file, O_WRONLY | flags | create, 0640);
 }
 
 static int open_file(const char *file)

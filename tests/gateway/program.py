@@ -275,6 +275,8 @@ def log_into_a_pipe(folder):
     gateway = Gateway(PROGRAM, f'--upstream={upstream.address}', f'--access-log={pipe}',
                       '--access-log-format=json')
     gateway.connect().call(message(b'abc'))
+    gateway.reload()
+    gateway.connect().call(message(b'ab'))
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
 
     def next_lines():
@@ -284,7 +286,7 @@ def log_into_a_pipe(folder):
             assert time.monotonic() < limit, got
             got += os.read(reader, 65536)
         return [json.loads(line) for line in got.splitlines()]
-    same([line['received_bytes'] for line in next_lines()], [3])
+    same([line['received_bytes'] for line in next_lines()], [3, 2])
     web = gateway.connect()
     agent = 'a' * 500
     for _ in range(300):  # more than a pipe holds
