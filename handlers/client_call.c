@@ -298,13 +298,14 @@ static void part(pk_ready *ready)
 }
 
 /*
- * Clean-up functions may give back all that the program has of the call, in the middle of one of its
- * own reads: the memory stays until the loop is back at its queue.
+ * Clean-up functions, of the calls that were made for this one too, may give back all that the program
+ * has of it, in the middle of one of its own reads: the memory stays until the loop is back at its queue.
  */
 static __attribute__((noinline)) void run_end_entries(pk_client_call *client)
 {
     pk_call *call = &client->call;
     pk_scope_pin(&call->scope);
+    pk_client_end_children(call, &call->end_status);
     pk_call_run_end_entries(call);
     client->parting = (pk_ready){.run = part, .scope = &call->loop->scope};
     pk_loop_ready(call->loop, &client->parting);
@@ -327,9 +328,7 @@ void pk_client_end(pk_client_call *client, const pk_status *status)
     settle_head(client, NULL);
     client->style->ended(client);
     pk_body_reader_done(&call->body);
-    if (PK_UNLIKELY(call->children != NULL))
-        pk_client_end_children(call, &call->end_status);
-    if (PK_UNLIKELY(call->end_entries != NULL))
+    if (PK_UNLIKELY(call->children != NULL || call->end_entries != NULL))
         run_end_entries(client);
     if (PK_UNLIKELY(client->chain != NULL))
         pk_client_chain_end(client);

@@ -358,3 +358,19 @@ TEST_BOTH(streaming_client, a_reader_may_be_given_back_when_its_call_ends)
     }
     client_kit_close(&kit);
 }
+
+/* The same by a call that was made for it, and ends with it. */
+TEST_BOTH(streaming_client, a_reader_may_be_given_back_when_a_child_of_its_call_ends)
+{
+    struct client_kit kit = open_kit();
+    pk_reader *in = ask_many(&kit, "1A", NULL);
+    pk_reader *beside = ask_many(&kit, "100000x", PK_CALL_OPTS(.parent = pk_reader_call(in)));
+    cr_assert_eq(pk_call_on_end(pk_reader_call(beside), give_back, in), 0);
+    WAIT_UNTIL(&kit, seen.ended == 1 && !pk_reader_call(in)->exchange);
+    cr_assert_str_eq(read_one(&kit, in), "1A");
+    cr_assert_str_eq(read_one(&kit, in), "");
+    cr_assert_eq(seen.code, PK_ABORTED);
+    cr_assert_eq(seen.read, 1);
+    pk_reader_unref(beside);
+    client_kit_close(&kit);
+}
