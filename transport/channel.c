@@ -210,6 +210,8 @@ static void on_resolved(void *arg, const pk_resolved *result)
 
 static void start_resolver(socket_channel *channel)
 {
+    if (channel->resolver)
+        return; /* its end is for whoever asks meanwhile, too */
     int r = pk_resolver_start(&channel->resolver, channel->base.loop, channel->target.list,
                               channel->servers, on_resolved, channel);
     if (r < 0)

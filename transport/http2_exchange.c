@@ -356,6 +356,8 @@ static void tell_cancelled(struct http2_exchange *one, const pk_status *why)
 static void on_closed(struct http2_exchange *one)
 {
     do_hold(&one->exchange, 0);
+    /* A call that is sent again at once hands the same buffers to another stream's queue. */
+    pk_http2_drop_queue(&one->stream);
     if (one->is_held)
         no_longer_held(one);
     pk_buffer_unref(one->early);

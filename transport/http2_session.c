@@ -58,7 +58,7 @@ pk_http2_stream *pk_http2_session_new_stream(pk_http2_session *session, int32_t 
     return stream;
 }
 
-void pk_http2_session_drop_queue(pk_http2_stream *stream)
+void pk_http2_drop_queue(pk_http2_stream *stream)
 {
     while (stream->queue) {
         pk_buffer *buffer = stream->queue;
@@ -87,7 +87,7 @@ int pk_http2_session_close_waiting(pk_http2_stream *stream, pk_http2_error error
     pk_http2_session_stop_waiting(stream);
     stream->closed = true;
     stream->error = error;
-    pk_http2_session_drop_queue(stream);
+    pk_http2_drop_queue(stream);
     return collect(stream->session, stream, PK_HTTP2_CLOSED, NULL, 0);
 }
 
@@ -103,7 +103,7 @@ void pk_http2_release(pk_http2_stream *stream)
     session->stream_count--;
     if (stream->waiting)
         pk_http2_session_stop_waiting(stream);
-    pk_http2_session_drop_queue(stream);
+    pk_http2_drop_queue(stream);
     pk_http2_session_release_fields(stream);
     pk_memory_put(session->memory, stream, session->stream_size);
 }
@@ -113,7 +113,7 @@ int pk_http2_session_reset_stream(pk_http2_stream *stream, pk_http2_error error)
     pk_http2_session *session = stream->session;
     stream->dead = true;
     pk_http2_session_forgive(stream);
-    pk_http2_session_drop_queue(stream);
+    pk_http2_drop_queue(stream);
     return nghttp2_submit_rst_stream(engine(session), NGHTTP2_FLAG_NONE, stream->id, error);
 }
 

@@ -312,6 +312,9 @@ bool pk_http2_shut_out(const pk_http2_stream *stream);
 /* Ends both sides; what was queued is dropped. CLOSED follows once the peer is told. */
 PK_NODISCARD int pk_http2_reset(pk_http2_stream *stream, pk_http2_error error);
 
+/* Drops what is queued on a stream that is closed: its buffers may go to another one then. */
+void pk_http2_drop_queue(pk_http2_stream *stream);
+
 /* Frees the stream's object. */
 void pk_http2_release(pk_http2_stream *stream);
 

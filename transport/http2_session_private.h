@@ -110,9 +110,6 @@ void pk_http2_session_release_fields(pk_http2_stream *stream);
 /* Forgets the fields that were seen, when the session ends. */
 void pk_http2_session_forget_seen(pk_http2_session *session);
 
-/* Drops what a stream has queued. */
-void pk_http2_session_drop_queue(pk_http2_stream *stream);
-
 /* Takes a stream off the list of those that wait for a place. */
 void pk_http2_session_stop_waiting(pk_http2_stream *stream);
 

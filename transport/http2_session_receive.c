@@ -388,7 +388,7 @@ static int on_stream_close(nghttp2_session *library, int32_t id, uint32_t error,
     pk_http2_session_forgive(stream);
     stream->closed = true;
     stream->error = error;
-    pk_http2_session_drop_queue(stream);
+    pk_http2_drop_queue(stream);
     /*
      * Not told to the library: on its way out of a request that could not be sent it would leave
      * that request behind (1.52). `failed` is seen when it returns.

@@ -2,9 +2,11 @@
  * round_robin over servers that come and go: how calls are spread, what the channel's state is, and
  * what happens when a name stands for other addresses than before.
  */
+#include "handlers/client_call.h"
 #include "helloworld.pekoe.h"
 #include "tests/support/client_kit.h"
 #include "tests/support/name_server.h"
+#include "transport/connection.h"
 #include "transport/server.h"
 
 #include <stdio.h>
@@ -58,9 +60,35 @@ static pk_future say_hello(void *self, pk_call *call, const Helloworld__HelloReq
     return pk_then(pk_sleep(pk_call_scope(call), time), reply, call);
 }
 
+static pk_future take_message(const void *message, void *arg)
+{
+    (*(unsigned *) arg)++;
+    return pk_done(NULL);
+}
+
+struct taking {
+    pk_call *call;
+    unsigned count;
+};
+
+static pk_future tell_count(const void *unused, void *arg)
+{
+    const struct taking *taking = arg;
+    Helloworld__HelloReply *message = helloworld_hello_reply_new(taking->call);
+    message->message = pk_call_printf(taking->call, "%u", taking->count);
+    return helloworld_hello_reply_done(message);
+}
+
+static pk_future take_all(void *self, pk_call *call, pk_reader *in)
+{
+    struct taking *taking = pk_call_new(call, struct taking, .call = call);
+    return pk_then(pk_reader_each(in, take_message, &taking->count), tell_count, taking);
+}
+
 static void start_server(struct field *field, size_t i, uint32_t max_streams)
 {
-    static const helloworld_greeter_impl impl = {.say_hello = say_hello};
+    static const helloworld_greeter_impl impl = {.say_hello = say_hello,
+                                                 .it_keeps_talking = take_all};
     struct place *place = &field->places[i];
     const char *bound;
     snprintf(place->address, sizeof place->address, "127.0.0.%zu:%u", i + 1, field->port);
@@ -769,5 +797,70 @@ Test(balancing, every_call_ends_when_servers_are_killed)
     /* Each time no more is lost than was in flight. */
     cr_assert_geq(field.ok + RESTARTS * AT_ONCE, CALLS);
     cr_assert_lt(field.ok, CALLS);
+    close_field(&field);
+}
+
+/*
+ * The connection is lost before the head has left, and another one is ready: the messages that were
+ * kept go to the one while the queue of the other still has them.
+ */
+Test(balancing, a_call_that_is_sent_again_at_once_takes_its_messages_along)
+{
+    struct field field;
+    open_servers(&field, 0);
+    open_channel(&field, NULL, PK_CHANNEL_OPTS(ROUND_ROBIN));
+    until_spread(&field, 7);
+    pk_writer *out;
+    Helloworld__HelloRequest request = HELLOWORLD__HELLO_REQUEST__INIT;
+    request.name = (char *) (uintptr_t) "x";
+    pk_future outcome = helloworld_greeter_it_keeps_talking(field.channel, &out, NULL);
+    for (unsigned i = 0; i < 5; i++)
+        cr_assert_eq(helloworld_hello_request_write(out, &request).state, PK_FUTURE_DONE);
+    const pk_exchange *first = pk_writer_call(out)->exchange;
+    cr_assert_not_null(first);
+    pk_connection *connection =
+        (pk_connection *) ((char *) (uintptr_t) first->peer - offsetof(pk_connection, peer));
+    pk_connection_free(connection, "it is lost");
+    const pk_exchange *second = pk_writer_call(out)->exchange;
+    cr_assert(second && second != first);
+    pk_writer_end(out);
+    const void *value;
+    cr_assert_eq(pk_loop_run_until(field.loop, outcome, &value).code, PK_OK);
+    cr_assert_str_eq(((const Helloworld__HelloReply *) value)->message, "5");
+    pk_writer_unref(out);
+    close_field(&field);
+}
+
+/* The first connection is tried anew while its name is asked for, and that attempt fails. */
+Test(balancing, a_name_is_asked_for_once_while_a_further_connection_goes_on)
+{
+    static const char *const first[] = {"127.0.0.1", NULL};
+    struct field field;
+    struct name_server names;
+    char target[64];
+    open_servers(&field, 2);
+    name_server_open(&names, field.loop);
+    names.addresses = first;
+    snprintf(target, sizeof target, "pekoe.test:%u", field.port);
+    pk_server *server = field.places[0].server;
+    server->max_connections = 1; /* the further one waits to be taken */
+    open_channel(&field, target,
+                 PK_CHANNEL_OPTS(.dns_servers = names.address, .connections_per_address = 2,
+                                 .connect_timeout_ms = 800, .backoff_initial_ms = 1));
+    cr_assert_eq(call(&field, NULL), PK_OK);
+    pk_future calls[8];
+    for (size_t i = 0; i < 8; i++)
+        calls[i] = greet(&field, "600", NULL);
+    pk_future all = pk_all(pk_loop_scope(field.loop), calls, 8);
+    pk_scope *scope = pk_loop_scope(field.loop);
+    pk_loop_run_until(field.loop, pk_sleep(scope, 100), NULL);
+    pk_watch_set(&names.watch, false, false); /* the name server is slow from now on */
+    pk_connection_drain(server->connections);
+    pk_loop_run_until(field.loop, pk_sleep(scope, 1600), NULL);
+    field.channel = pk_channel_free(field.channel);
+    pk_watch_set(&names.watch, true, false);
+    (void) pk_loop_run_until(field.loop, all, NULL);
+    pk_loop_run_until(field.loop, pk_sleep(scope, 300), NULL); /* answers to nobody */
+    name_server_close(&names);
     close_field(&field);
 }
