@@ -19,7 +19,8 @@
 
 /*
  * `create` is O_CREAT or 0. A pipe is none that the gateway waits for: opened for both, it keeps what
- * it has room for until somebody reads it. Its only reader may be the descriptor that a reopening closes.
+ * it has room for until somebody reads it. Also at a reopening, when its only reader may be the
+ * descriptor that is closed.
  */
 static int open_to_append(const char *file, int create)
 {

@@ -298,8 +298,9 @@ static void part(pk_ready *ready)
 }
 
 /*
- * Clean-up functions, of the calls that were made for this one too, may give back all that the program
- * has of it, in the middle of one of its own reads: the memory stays until the loop is back at its queue.
+ * Clean-up functions, of the calls that were made for this one too, may give back all that the
+ * program has of it, in the middle of one of its own reads: the memory stays until the loop is back
+ * at its queue.
  */
 static __attribute__((noinline)) void run_end_entries(pk_client_call *client)
 {
